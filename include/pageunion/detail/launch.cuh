@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Room 6. The one place that launches kernels and the one accessor of dynamic shared memory, so
+//! that tests can run the same kernels elsewhere by replacing this file.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <pageunion/status.hpp>
+
+namespace pageunion::detail {
+
+//! Shared memory that a CTA gets without opting in to more, in bytes.
+inline constexpr std::size_t smem_bytes_without_opt_in = 49152;
+
+//! The CTA's dynamic shared memory as one object. Every kernel has at most one such object, of the
+//! type whose size was given to launch().
+template <class Storage>
+__device__ Storage& dynamic_smem() {
+  extern __shared__ __align__(128) unsigned char pageunion_smem[];
+  return *reinterpret_cast<Storage*>(pageunion_smem);
+}
+
+//! Enqueues `kernel(params)` on `stream`: `num_ctas` CTAs along x (and `ctas_y` along y).
+//! Returns the error of its own launch and leaves cudaGetLastError() to the caller.
+template <class Params>
+[[nodiscard]] status launch(void (*kernel)(Params), std::uint32_t num_ctas, std::uint32_t ctas_y,
+                            int threads, std::size_t smem_bytes, cudaStream_t stream,
+                            Params params) noexcept {
+  auto const* const function = reinterpret_cast<void const*>(kernel);
+  if (smem_bytes > smem_bytes_without_opt_in &&
+      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(smem_bytes)) != cudaSuccess) {
+    return status::unsupported_device;
+  }
+  void* arguments[] = {&params};
+  cudaError_t const launched =
+      cudaLaunchKernel(function, dim3(num_ctas, ctas_y), dim3(static_cast<unsigned>(threads)),
+                       arguments, smem_bytes, stream);
+  return launched == cudaSuccess ? status::ok : status::cuda_error;
+}
+
+}  // namespace pageunion::detail

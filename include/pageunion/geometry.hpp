@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Room 1. Policies and the geometry that derives every other compile-time value from one.
+//! Knows numbers only: no memory, no device.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace pageunion {
+
+//! Limits of the hardware that the kernels are built for.
+//! Source: CUDA C++ Programming Guide, "Features and Technical Specifications", compute capability
+//! 7.0; WMMA shapes: the same guide, "Element Types and Matrix Sizes".
+struct sm70_limits {
+  static constexpr int warp_threads          = 32;     //!< threads of a warp
+  static constexpr int wmma_edge             = 16;     //!< m, n and k of the WMMA shape in use
+  static constexpr int smem_bytes_per_cta    = 98304;  //!< with opt-in
+  static constexpr int smem_bytes_per_sm     = 98304;  //!< shared by the CTAs of an SM
+  static constexpr int registers_per_sm      = 65536;  //!< 32-bit registers
+  static constexpr int registers_per_thread  = 255;    //!< 32-bit registers
+  static constexpr int accumulator_registers = 8;  //!< of one 16 x 16 float fragment, per thread
+};
+
+//! QSA of Qwen3.8-Flash-Next: pages of 4 tokens, 6 query heads on a KV head of 256 elements.
+//! A policy is what a person may change, with nothing derived. Policies that differ in group_rows,
+//! warps or ctas_per_sm alone give the same result within test/support/tolerance.hpp.
+struct qsa_policy {
+  static constexpr int page_tokens      = 4;       //!< tokens of a page
+  static constexpr int group_rows       = 8;       //!< adjacent rows that share loaded pages
+  static constexpr int heads_per_kv     = 6;       //!< query heads of a KV head
+  static constexpr int head_dim         = 256;     //!< elements of a Q, K or V row of one head
+  static constexpr int warps            = 4;       //!< warps of an attention CTA
+  static constexpr int ctas_per_sm      = 2;       //!< attention CTAs that must fit on an SM
+  static constexpr int partition_tokens = 1024;    //!< selected tokens of a row-attention CTA
+  using cache_element                   = __half;  //!< element of K and V
+};
+
+//! Everything derived from a policy, each value once.
+template <class Policy>
+struct geometry {
+  using policy        = Policy;
+  using cache_element = typename Policy::cache_element;
+
+  static constexpr int page_tokens      = Policy::page_tokens;
+  static constexpr int group_rows       = Policy::group_rows;
+  static constexpr int heads_per_kv     = Policy::heads_per_kv;
+  static constexpr int head_dim         = Policy::head_dim;
+  static constexpr int warps            = Policy::warps;
+  static constexpr int ctas_per_sm      = Policy::ctas_per_sm;
+  static constexpr int partition_tokens = Policy::partition_tokens;
+
+  static constexpr int edge    = sm70_limits::wmma_edge;
+  static constexpr int threads = warps * sm70_limits::warp_threads;
+
+  static_assert(page_tokens == 4 || page_tokens == 8 || page_tokens == 16,
+                "page_tokens must be 4, 8 or 16: a 16-token tile holds whole pages");
+  static_assert(group_rows == 1 || group_rows == 4 || group_rows == 8 || group_rows == 16,
+                "group_rows must be 4, 8 or 16, or 1 for row attention");
+  static_assert(heads_per_kv >= 1 && heads_per_kv <= 16,
+                "heads_per_kv must be 1 to 16: a row's heads fill at most one 16-row WMMA tile");
+  static_assert(head_dim == 64 || head_dim == 128 || head_dim == 256,
+                "head_dim must be 64, 128 or 256");
+  static_assert(warps == 4 || warps == 8, "warps must be 4 or 8: one or two per quarter of an SM");
+  static_assert(ctas_per_sm == 1 || ctas_per_sm == 2, "ctas_per_sm must be 1 or 2");
+  static_assert(partition_tokens > 0 && partition_tokens % (warps * edge) == 0,
+                "partition_tokens must be a positive multiple of the tokens of a step, 16 * warps");
+  static_assert(std::is_same<cache_element, __half>::value,
+                "cache_element must be __half: no other K and V element is implemented");
+
+  //! Bits of a page's mask: bit row * page_tokens + token.
+  static constexpr int mask_bits = group_rows * page_tokens;
+  static_assert(mask_bits <= 64,
+                "group_rows * page_tokens must be at most 64: one bit per (row, token) of a page; "
+                "halve group_rows or page_tokens");
+  using mask_type = std::conditional_t<(mask_bits <= 32), std::uint32_t, std::uint64_t>;
+
+  //! m-rows: (row, head) pairs of a group, row-major, padded to whole 16-row WMMA tiles.
+  static constexpr int m_rows  = group_rows * heads_per_kv;
+  static constexpr int m_tiles = (m_rows + edge - 1) / edge;
+
+  //! Tile: the tokens of one WMMA column block. A category's pages are padded to whole tiles.
+  static constexpr int tile_tokens = edge;
+  static constexpr int tile_pages  = tile_tokens / page_tokens;
+
+  //! Step: what a CTA attends to between two barriers, one tile per warp.
+  static constexpr int step_tokens = warps * tile_tokens;
+  static constexpr int step_pages  = warps * tile_pages;
+
+  //! Bands: runs of m-tiles that a category tells apart; three at most, so that there are at most
+  //! seven categories. With three m-tiles or fewer a band is an m-tile.
+  static constexpr int num_bands      = m_tiles < 3 ? m_tiles : 3;
+  static constexpr int num_categories = (1 << num_bands) - 1;
+
+  //! Elements of head_dim whose outputs one warp accumulates, and their 16-wide WMMA columns.
+  static constexpr int value_dims    = head_dim / warps;
+  static constexpr int value_columns = value_dims / edge;
+  static_assert(value_dims % edge == 0,
+                "head_dim / warps must be a multiple of 16: each warp owns whole WMMA columns of "
+                "the output; take 4 warps");
+
+  //! Registers of a thread that hold output sums for the whole kernel.
+  static constexpr int accumulator_registers =
+      m_tiles * value_columns * sm70_limits::accumulator_registers;
+  static_assert(accumulator_registers <= 128,
+                "the output sums need more than 128 registers of each thread: take 8 warps, or "
+                "halve group_rows");
+};
+
+}  // namespace pageunion
