@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Case 0 is the control: it compiles. Every other case breaks one rule of geometry.
+// expect-error 1: page_tokens must be 4, 8 or 16
+// expect-error 2: group_rows must be 4, 8 or 16, or 1 for row attention
+// expect-error 3: heads_per_kv must be 1 to 16
+// expect-error 4: heads_per_kv must be 1 to 16
+// expect-error 5: head_dim must be 64, 128 or 256
+// expect-error 6: warps must be 4 or 8
+// expect-error 7: ctas_per_sm must be 1 or 2
+// expect-error 8: partition_tokens must be a positive multiple of the tokens of a step
+// expect-error 9: partition_tokens must be a positive multiple of the tokens of a step
+// expect-error 10: cache_element must be __half
+// expect-error 11: group_rows * page_tokens must be at most 64
+// expect-error 12: head_dim / warps must be a multiple of 16
+// expect-error 13: the output sums need more than 128 registers of each thread
+#include <pageunion/geometry.hpp>
+
+struct policy : pageunion::qsa_policy {
+#if PAGEUNION_CASE == 1
+  static constexpr int page_tokens = 2;
+#elif PAGEUNION_CASE == 2
+  static constexpr int group_rows = 2;
+#elif PAGEUNION_CASE == 3
+  static constexpr int heads_per_kv = 0;
+#elif PAGEUNION_CASE == 4
+  static constexpr int heads_per_kv = 17;
+#elif PAGEUNION_CASE == 5
+  static constexpr int head_dim = 96;
+#elif PAGEUNION_CASE == 6
+  static constexpr int warps = 3;
+#elif PAGEUNION_CASE == 7
+  static constexpr int ctas_per_sm = 3;
+#elif PAGEUNION_CASE == 8
+  static constexpr int partition_tokens = 0;
+#elif PAGEUNION_CASE == 9
+  static constexpr int partition_tokens = 1000;
+#elif PAGEUNION_CASE == 10
+  using cache_element = float;
+#elif PAGEUNION_CASE == 11
+  static constexpr int group_rows  = 16;
+  static constexpr int page_tokens = 8;
+#elif PAGEUNION_CASE == 12
+  static constexpr int head_dim = 64;
+  static constexpr int warps    = 8;
+#elif PAGEUNION_CASE == 13
+  static constexpr int group_rows   = 16;
+  static constexpr int heads_per_kv = 12;
+#endif
+};
+
+template struct pageunion::geometry<policy>;

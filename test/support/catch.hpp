@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! The one place that includes Catch2: version 3 where it is installed, else version 2.13.
+#pragma once
+
+#if __has_include(<catch2/catch_test_macros.hpp>)
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_template_test_macros.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators_all.hpp>
+#include <catch2/matchers/catch_matchers_all.hpp>
+#else
+#include <catch2/catch.hpp>
+#endif
