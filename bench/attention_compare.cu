@@ -24,6 +24,7 @@
 
 #include "device_array.cuh"
 #include "parallel_for.hpp"
+#include "problem_file.hpp"
 #include "synchronous_tile.cuh"
 #include "workload.hpp"
 
@@ -132,8 +133,7 @@ errors compare(bench::problem const& p, bench::device_problem const& device,
   return worst;
 }
 
-void run(bench::workload_shape const& shape, int repetitions) {
-  bench::problem const p = bench::make_workload(shape);
+void run(bench::problem const& p, int repetitions) {
   bench::overlap const o = bench::measure_overlap(p);
   bench::device_problem const device(p);
   bench::device_plan<G> const planned(p);
@@ -173,8 +173,8 @@ void run(bench::workload_shape const& shape, int repetitions) {
   }
   double const asked = 4.0 * o.asked_tokens * p.num_heads * p.head_dim;
 
-  std::printf("\n%s: %d rows, context %d, block_tokens %d\n  %s\n", p.name.c_str(), p.num_rows,
-              shape.context, p.block_tokens, to_string(o).c_str());
+  std::printf("\n%s: %d rows, block_tokens %d\n  %s\n", p.name.c_str(), p.num_rows, p.block_tokens,
+              to_string(o).c_str());
   std::printf("  %.1f padded pages per group; asked %.1f GFLOP, executed %.1f GFLOP\n",
               padded / view.num_groups, asked * 1e-9, executed * 1e-9);
 
@@ -228,17 +228,28 @@ int main(int argc, char** argv) {
   check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   std::printf("%s, compute %d.%d, %d SMs, driver %d, built with %d\n", device.name, device.major,
               device.minor, device.multiProcessorCount, driver, CUDART_VERSION);
-  std::vector<std::string> names(argv + 1, argv + argc);
-  if (names.empty()) {
-    names = {"fresh-8k", "chunk-32k", "long-tail"};
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty()) {
+    arguments = {"fresh-8k", "chunk-32k", "long-tail"};
   }
-  for (std::string const& name : names) {
-    auto const shape = bench::named_workload(name);
-    if (!shape) {
-      std::fprintf(stderr, "no workload is called %s\n", name.c_str());
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    bench::problem p;
+    if (auto const shape = bench::named_workload(arguments[i])) {
+      p = bench::make_workload(*shape);
+    } else if (std::string const error = bench::read_problem(arguments[i], p); !error.empty()) {
+      std::fprintf(stderr, "%s: neither a workload nor a problem file: %s\n", arguments[i].c_str(),
+                   error.c_str());
       return EXIT_FAILURE;
     }
-    run(*shape, 20);
+    run(p, 20);
+    if (i + 2 < arguments.size() && arguments[i + 1] == "--export") {
+      std::string const error = bench::write_problem(arguments[i + 2], p);
+      if (!error.empty()) {
+        std::fprintf(stderr, "%s\n", error.c_str());
+        return EXIT_FAILURE;
+      }
+      i += 2;
+    }
   }
   return EXIT_SUCCESS;
 }

@@ -168,6 +168,13 @@ void choose_disjoint(workload_shape const& shape, problem& p, std::int32_t reque
   }
 }
 
+//! Values for Q, K or V.
+void fill(std::vector<__half>& values, std::uint32_t seed) {
+  parallel_for(static_cast<std::int64_t>(values.size()), [&](std::int64_t i) {
+    values[i] = __float2half_rn(noise(seed, static_cast<std::uint32_t>(i)));
+  });
+}
+
 //! The distinct pages of a row's visible entries, ascending, each with the row's request in front, so
 //! that equal pages of different requests differ.
 void pages_of_row(problem const& p, std::int32_t row, std::vector<std::int64_t>& pages,
@@ -289,7 +296,13 @@ std::optional<workload_shape> named_workload(std::string_view name) {
 workload_shape overlap_step(int step) {
   // Chosen by measure_overlap() for growth 1.06, 1.2, 1.4, 1.7, 2.5, 3.2 and 4 at 8 rows.
   constexpr std::array<std::pair<double, double>, num_overlap_steps> deviation_and_rho{
-      {{0.7, 0.9998}, {0.7, 0.997}, {0.7, 0.99}, {0.7, 0.97}, {0.7, 0.9}, {0.7, 0.75}, {0.7, 0.45}}};
+      {{0.7, 0.9998},
+       {0.7, 0.997},
+       {0.7, 0.99},
+       {0.7, 0.97},
+       {0.7, 0.9},
+       {0.7, 0.75},
+       {0.7, 0.45}}};
   workload_shape shape;
   shape.name            = "overlap-" + std::to_string(step);
   shape.context         = 32768;
@@ -343,12 +356,12 @@ problem make_tables(workload_shape const& shape) {
   return p;
 }
 
-void draw_operands(problem& p, kv_layout layout, std::uint32_t seed) {
-  auto const fill = [](std::vector<__half>& values, std::uint32_t value_seed) {
-    parallel_for(static_cast<std::int64_t>(values.size()), [&](std::int64_t i) {
-      values[i] = __float2half_rn(noise(value_seed, static_cast<std::uint32_t>(i)));
-    });
-  };
+void draw_queries(problem& p, std::uint32_t seed) {
+  p.q.resize(static_cast<std::size_t>(p.num_rows) * p.num_heads * p.head_dim);
+  fill(p.q, hash(seed + 3));
+}
+
+void draw_cache(problem& p, kv_layout layout, std::uint32_t seed) {
   p.k_strides = contiguous_kv_strides(p.block_tokens, p.num_kv_heads, p.head_dim);
   p.k_offset  = 0;
   if (layout == kv_layout::interleaved) {
@@ -358,17 +371,15 @@ void draw_operands(problem& p, kv_layout layout, std::uint32_t seed) {
     p.v_offset = p.k_strides.block * p.num_blocks;
   }
   p.v_strides = p.k_strides;
-
-  p.q.resize(static_cast<std::size_t>(p.num_rows) * p.num_heads * p.head_dim);
   p.kv_storage.resize(2 * static_cast<std::size_t>(p.num_blocks) * p.block_tokens * p.num_kv_heads *
                       p.head_dim);
-  fill(p.q, hash(seed + 3));
   fill(p.kv_storage, hash(seed + 4));
 }
 
 problem make_workload(workload_shape const& shape) {
   problem p = make_tables(shape);
-  draw_operands(p, shape.layout, shape.seed);
+  draw_queries(p, shape.seed);
+  draw_cache(p, shape.layout, shape.seed);
   return p;
 }
 

@@ -115,8 +115,11 @@ inline constexpr int num_overlap_steps = 7;
 //! Generates rows, selection and a permuted block table; no Q, K or V yet.
 problem make_tables(workload_shape const& shape);
 
-//! Gives a problem Q, K and V of independent normal values of deviation 1.
-void draw_operands(problem& p, kv_layout layout, std::uint32_t seed);
+//! Gives a problem queries: independent values, nearly normal, of deviation 1.
+void draw_queries(problem& p, std::uint32_t seed);
+
+//! Gives a problem K and V: independent values, nearly normal, of deviation 1.
+void draw_cache(problem& p, kv_layout layout, std::uint32_t seed);
 
 //! Tables and operands.
 problem make_workload(workload_shape const& shape);
