@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! The arrays of a plan in device memory, poisoned, and their contents.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <pageunion/plan.hpp>
+
+#include "device_array.cuh"
+
+namespace pageunion::test {
+
+//! A plan's arrays between guard bytes.
+template <class Geometry>
+class device_plan {
+ public:
+  using mask_type = typename Geometry::mask_type;
+
+  //! @param capacity entries of a group, for instance group_capacity() of max_pages_per_row()
+  device_plan(std::int32_t num_rows, std::int64_t capacity)
+      : num_groups_(pageunion::num_groups<Geometry>(num_rows)),
+        capacity_(static_cast<std::int32_t>(capacity)),
+        addresses_(num_entries() * sizeof(page_address)),
+        masks_(num_entries() * sizeof(mask_type)),
+        num_pages_(static_cast<std::size_t>(num_groups_) * sizeof(std::int32_t)) {}
+
+  plan<Geometry> view() const {
+    plan<Geometry> p;
+    p.addresses  = addresses_.template as<page_address>();
+    p.masks      = masks_.template as<mask_type>();
+    p.num_pages  = num_pages_.template as<std::int32_t>();
+    p.num_groups = num_groups_;
+    p.capacity   = capacity_;
+    return p;
+  }
+
+  std::vector<page_address> addresses() const {
+    return addresses_.template download<page_address>();
+  }
+  std::vector<mask_type> masks() const { return masks_.template download<mask_type>(); }
+  std::vector<std::int32_t> num_pages() const {
+    return num_pages_.template download<std::int32_t>();
+  }
+
+  //! True if nothing wrote outside the arrays.
+  bool is_guarded() const {
+    return addresses_.is_guarded() && masks_.is_guarded() && num_pages_.is_guarded();
+  }
+
+ private:
+  std::size_t num_entries() const {
+    return static_cast<std::size_t>(num_groups_) * static_cast<std::size_t>(capacity_);
+  }
+
+  std::int32_t num_groups_;
+  std::int32_t capacity_;
+  device_array addresses_;  //!< page_address [num_groups, capacity]
+  device_array masks_;      //!< mask_type [num_groups, capacity]
+  device_array num_pages_;  //!< int32 [num_groups]
+};
+
+}  // namespace pageunion::test
