@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Problems as .safetensors files, with the standard library alone. The format is in README.md."""
+
+import json
+import struct
+from typing import NamedTuple
+
+ELEMENT_BYTES = {"F16": 2, "F32": 4, "I32": 4, "I64": 8}
+
+
+class Tensor(NamedTuple):
+    """A little-endian array: its element type as safetensors names it, its shape, its bytes."""
+
+    dtype: str
+    shape: tuple
+    data: bytes
+
+
+def size_bytes(dtype, shape):
+    """Bytes of an array."""
+    size = ELEMENT_BYTES[dtype]
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def write(path, tensors, metadata):
+    """Writes tensors (name -> Tensor) and metadata (name -> str)."""
+    header = {"__metadata__": dict(metadata)}
+    offset = 0
+    # The widest elements first, so that each tensor is aligned to its own.
+    names = sorted(tensors, key=lambda name: -ELEMENT_BYTES[tensors[name].dtype])
+    for name in names:
+        tensor = tensors[name]
+        if len(tensor.data) != size_bytes(tensor.dtype, tensor.shape):
+            raise ValueError(f"{name}: {len(tensor.data)} bytes do not fill {tensor.shape}")
+        end = offset + len(tensor.data)
+        header[name] = {
+            "dtype": tensor.dtype,
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name in names:
+            file.write(tensors[name].data)
+
+
+def read(path):
+    """Reads a file that is known to be right: (name -> Tensor, name -> str)."""
+    with open(path, "rb") as file:
+        (header_bytes,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(header_bytes))
+        data = file.read()
+    metadata = header.pop("__metadata__", {})
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        tensors[name] = Tensor(entry["dtype"], tuple(entry["shape"]), data[begin:end])
+    return tensors, metadata
