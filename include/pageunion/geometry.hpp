@@ -41,9 +41,9 @@ struct qsa_policy {
 //! Everything derived from a policy, each value once.
 template <class Policy>
 struct geometry {
-  using policy        = Policy;
-  using cache_element = typename Policy::cache_element;
-
+  //! The policy, and its values under the same names.
+  using policy                          = Policy;
+  using cache_element                   = typename Policy::cache_element;
   static constexpr int page_tokens      = Policy::page_tokens;
   static constexpr int group_rows       = Policy::group_rows;
   static constexpr int heads_per_kv     = Policy::heads_per_kv;
@@ -52,6 +52,7 @@ struct geometry {
   static constexpr int ctas_per_sm      = Policy::ctas_per_sm;
   static constexpr int partition_tokens = Policy::partition_tokens;
 
+  //! Edge of a WMMA fragment and threads of an attention CTA.
   static constexpr int edge    = sm70_limits::wmma_edge;
   static constexpr int threads = warps * sm70_limits::warp_threads;
 

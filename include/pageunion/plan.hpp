@@ -23,7 +23,7 @@ struct page_address {
 //! is 0 and whose address is a page of the group, so that it may be read.
 template <class Geometry>
 struct plan {
-  using mask_type = typename Geometry::mask_type;
+  using mask_type = typename Geometry::mask_type;  //!< one bit per (row, token) of a page
 
   page_address* addresses = nullptr;  //!< [num_groups, capacity]
   //! [num_groups, capacity]; bit row * page_tokens + token is set if the group's row attends to
