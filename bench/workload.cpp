@@ -302,7 +302,7 @@ workload_shape overlap_step(int step) {
        {0.7, 0.97},
        {0.7, 0.9},
        {0.7, 0.75},
-       {0.7, 0.45}}};
+       {0.7, 0.52}}};
   workload_shape shape;
   shape.name            = "overlap-" + std::to_string(step);
   shape.context         = 32768;

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "../problem_file.hpp"
+#include "support/catch.hpp"
+
+namespace bench = pageunion::bench;
+using json      = nlohmann::ordered_json;
+
+namespace {
+
+//! A file of the test's own, removed at its end.
+struct scratch_file {
+  std::string path = "problem_file_test.safetensors";
+  ~scratch_file() { std::remove(path.c_str()); }
+};
+
+bench::workload_shape small_shape() {
+  bench::workload_shape shape = *bench::named_workload("verify");
+  shape.num_rows              = 6;
+  shape.num_requests          = 2;
+  shape.context               = 200;
+  shape.selected_pages        = 8;
+  shape.num_heads             = 4;
+  shape.num_kv_heads          = 2;
+  shape.head_dim              = 16;
+  shape.block_tokens          = 36;
+  return shape;
+}
+
+template <class T>
+bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+void check_same(bench::problem const& a, bench::problem const& b) {
+  CHECK(a.name == b.name);
+  CHECK(a.num_rows == b.num_rows);
+  CHECK(a.num_requests == b.num_requests);
+  CHECK(a.num_heads == b.num_heads);
+  CHECK(a.num_kv_heads == b.num_kv_heads);
+  CHECK(a.head_dim == b.head_dim);
+  CHECK(a.page_tokens == b.page_tokens);
+  CHECK(a.block_tokens == b.block_tokens);
+  CHECK(a.num_blocks == b.num_blocks);
+  CHECK(a.table_width == b.table_width);
+  CHECK(a.kind == b.kind);
+  CHECK(a.width == b.width);
+  CHECK(a.max_pages == b.max_pages);
+  CHECK(a.scale == b.scale);
+  CHECK(a.k_offset == b.k_offset);
+  CHECK(a.v_offset == b.v_offset);
+  CHECK(a.k_strides.block == b.k_strides.block);
+  CHECK(a.k_strides.token == b.k_strides.token);
+  CHECK(a.k_strides.head == b.k_strides.head);
+  CHECK(a.v_strides.block == b.v_strides.block);
+  CHECK(a.v_strides.token == b.v_strides.token);
+  CHECK(a.v_strides.head == b.v_strides.head);
+  CHECK(same_bits(a.row_request, b.row_request));
+  CHECK(same_bits(a.row_position, b.row_position));
+  CHECK(same_bits(a.sequence_length, b.sequence_length));
+  CHECK(same_bits(a.block_table, b.block_table));
+  CHECK(same_bits(a.selected, b.selected));
+  CHECK(same_bits(a.counts, b.counts));
+  CHECK(same_bits(a.q, b.q));
+  CHECK(same_bits(a.kv_storage, b.kv_storage));
+}
+
+//! A file taken apart, so that a test can break one thing and put it together again.
+struct parts {
+  json header;
+  std::string data;
+
+  explicit parts(std::string const& path) {
+    std::ifstream in(path, std::ios::binary);
+    std::string const all{std::istreambuf_iterator<char>(in), {}};
+    std::uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, all.data(), 8);
+    header = json::parse(all.substr(8, header_bytes));
+    data   = all.substr(8 + header_bytes);
+  }
+
+  std::string bytes() const {
+    std::string const text        = header.dump();
+    std::uint64_t const num_bytes = text.size();
+    return std::string(reinterpret_cast<char const*>(&num_bytes), 8) + text + data;
+  }
+};
+
+void write_bytes(std::string const& path, std::string const& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+//! One way to break a file and the words that the answer must hold.
+struct breakage {
+  char const* what;
+  std::function<void(parts&)> act;
+  std::vector<char const*> words;
+};
+
+std::vector<breakage> breakages() {
+  auto const metadata = [](char const* name, char const* value) {
+    return [name, value](parts& p) { p.header["__metadata__"][name] = value; };
+  };
+  auto const erase = [](char const* name) { return [name](parts& p) { p.header.erase(name); }; };
+  return {
+      {"no metadata", erase("__metadata__"), {"page_tokens", "expected"}},
+      {"metadata of the wrong kind",
+       [](parts& p) { p.header["__metadata__"] = 3; },
+       {"__metadata__", "expected"}},
+      {"a number that is none", metadata("head_dim", "wide"), {"head_dim", "wide", "expected"}},
+      {"a number with a tail", metadata("num_blocks", "12x"), {"num_blocks", "12x"}},
+      {"a number out of range", metadata("page_tokens", "0"), {"page_tokens", "from 1"}},
+      {"a number past 64 bits", metadata("num_heads", "99999999999999999999"), {"num_heads"}},
+      {"a scale that is not finite", metadata("scale", "inf"), {"scale", "finite"}},
+      {"block_tokens no multiple of page_tokens",
+       metadata("block_tokens", "38"),
+       {"block_tokens", "multiple of page_tokens"}},
+      {"num_heads no multiple of num_kv_heads",
+       metadata("num_heads", "5"),
+       {"num_heads", "multiple of num_kv_heads"}},
+      {"head_dim no multiple of 8", metadata("head_dim", "12"), {"head_dim", "multiple of 8"}},
+      {"a missing tensor", erase("row_position"), {"row_position", "missing", "I64"}},
+      {"no selection", erase("token_table"), {"token_table", "page_table", "exactly one"}},
+      {"two selections",
+       [](parts& p) { p.header["page_table"] = json(p.header["token_table"]); },
+       {"token_table", "page_table", "exactly one"}},
+      {"a mistyped tensor",
+       [](parts& p) { p.header["row_position"]["dtype"] = "I32"; },
+       {"row_position", "I32", "I64"}},
+      {"a tensor without dtype", [](parts& p) { p.header["q"].erase("dtype"); }, {"q", "F16"}},
+      {"a tensor that is no object", [](parts& p) { p.header["q"] = "F16"; }, {"q", "F16"}},
+      {"a tensor without shape", [](parts& p) { p.header["k"].erase("shape"); }, {"k", "shape"}},
+      {"too few dimensions",
+       [](parts& p) { p.header["block_table"]["shape"] = {12}; },
+       {"block_table", "[12]", "[any, any]"}},
+      {"a negative extent", [](parts& p) { p.header["q"]["shape"][0] = -6; }, {"q", "extent"}},
+      {"a fractional extent", [](parts& p) { p.header["q"]["shape"][0] = 6.5; }, {"q", "extent"}},
+      {"extents that overflow",
+       [](parts& p) {
+         p.header["q"]["shape"] = {4000000000u, 4000000000u, 4000000000u};
+       },
+       {"q", "too large"}},
+      {"rows that disagree",
+       [](parts& p) { p.header["row_request"]["shape"] = {5}; },
+       {"row_request", "[5]", "[6]"}},
+      {"requests that disagree",
+       [](parts& p) { p.header["sequence_length"]["shape"] = {3}; },
+       {"sequence_length", "[3]", "[2]"}},
+      {"q of other heads",
+       [](parts& p) {
+         p.header["q"]["shape"] = {6, 8, 8};
+       },
+       {"q", "[6, 8, 8]", "[6, 4, 16]"}},
+      {"k without v", erase("v"), {"v", "missing"}},
+      {"v without k", erase("k"), {"k", "missing"}},
+      {"kv beside k",
+       [](parts& p) { p.header["kv"] = json(p.header["k"]); },
+       {"kv", "no k and no v"}},
+      {"data_offsets missing",
+       [](parts& p) { p.header["q"].erase("data_offsets"); },
+       {"q", "data_offsets"}},
+      {"data_offsets of the wrong size",
+       [](parts& p) { p.header["k"]["data_offsets"][1] = 16; },
+       {"k", "bytes by its shape"}},
+      {"data_offsets that run backwards",
+       [](parts& p) {
+         p.header["k"]["data_offsets"] = {64, 0};
+       },
+       {"k", "data_offsets"}},
+      {"data cut short", [](parts& p) { p.data.resize(p.data.size() - 1); }, {"v", "truncated"}},
+      {"a block table too wide for positions",
+       metadata("block_tokens", "2000000000"),
+       {"block_table", "31 bits"}},
+  };
+}
+
+}  // namespace
+
+TEST_CASE("a problem written and read back has the same bits", "[problem_file]") {
+  auto const layout = GENERATE(bench::kv_layout::separate, bench::kv_layout::interleaved);
+  auto const kind   = GENERATE(pageunion::selection_kind::tokens, pageunion::selection_kind::pages);
+  bool const has_counts = GENERATE(false, true);
+  CAPTURE(static_cast<int>(layout), static_cast<int>(kind), has_counts);
+  bench::workload_shape shape = small_shape();
+  shape.layout                = layout;
+  shape.kind                  = kind;
+  bench::problem p            = bench::make_workload(shape);
+  p.scale                     = 0.1f;
+  p.name                      = "a name with \"quotes\"";
+  if (has_counts && kind == pageunion::selection_kind::tokens) {
+    p.counts = {1, 2, 3, 4, 5, 99};
+  }
+  std::uint16_t const quiet_nan = 0x7e01;  // its payload must survive
+  std::memcpy(static_cast<void*>(&p.kv_storage[3]), &quiet_nan, 2);
+
+  scratch_file const file;
+  REQUIRE(bench::write_problem(file.path, p) == "");
+  bench::problem read;
+  REQUIRE(bench::read_problem(file.path, read) == "");
+  check_same(p, read);
+}
+
+TEST_CASE("a file that is broken in one way gets an answer that names it", "[problem_file]") {
+  scratch_file const file;
+  REQUIRE(bench::write_problem(file.path, bench::make_workload(small_shape())) == "");
+  parts const whole(file.path);
+  for (breakage const& b : breakages()) {
+    CAPTURE(b.what);
+    parts broken = whole;
+    b.act(broken);
+    write_bytes(file.path, broken.bytes());
+    bench::problem p;
+    p.name                   = "untouched";
+    std::string const answer = bench::read_problem(file.path, p);
+    CAPTURE(answer);
+    for (char const* const word : b.words) {
+      CAPTURE(word);
+      CHECK(answer.find(word) != std::string::npos);
+    }
+    CHECK(p.name == "untouched");
+  }
+}
+
+TEST_CASE("strides that leave the tensor kv are refused", "[problem_file]") {
+  bench::workload_shape shape = small_shape();
+  shape.layout                = bench::kv_layout::interleaved;
+  scratch_file const file;
+  REQUIRE(bench::write_problem(file.path, bench::make_workload(shape)) == "");
+  parts const whole(file.path);
+  struct wrong {
+    char const* name;
+    char const* value;
+    char const* word;
+  };
+  for (wrong const& w :
+       {wrong{"k_strides", "4096,64,16", "inside tensor kv"},
+        wrong{"v_offset", "1160", "inside tensor kv"},
+        wrong{"v_strides", "2304,33,16", "multiples of 8"},
+        wrong{"k_offset", "4", "multiples of 8"}, wrong{"k_strides", "2304,32", "3 whole number"},
+        wrong{"k_strides", "2304,-32,16", "3 whole number"},
+        wrong{"k_strides", "", "3 whole number"}}) {
+    CAPTURE(w.name, w.value);
+    parts broken                          = whole;
+    broken.header["__metadata__"][w.name] = w.value;
+    write_bytes(file.path, broken.bytes());
+    bench::problem p;
+    std::string const answer = bench::read_problem(file.path, p);
+    CAPTURE(answer);
+    CHECK(answer.find(w.word) != std::string::npos);
+  }
+}
+
+TEST_CASE("what is no .safetensors file is refused", "[problem_file]") {
+  scratch_file const file;
+  auto const answer = [&file](std::string const& bytes) {
+    write_bytes(file.path, bytes);
+    bench::problem p;
+    return bench::read_problem(file.path, p);
+  };
+  std::string const four_bytes("\4\0\0\0\0\0\0\0", 8);
+  CHECK(answer("").find("truncated") != std::string::npos);
+  CHECK(answer("short").find("truncated") != std::string::npos);
+  CHECK(answer(std::string(8, '\xff')).find("truncated") != std::string::npos);
+  CHECK(answer(four_bytes).find("truncated") != std::string::npos);
+  CHECK(answer(four_bytes + "{\"a\"").find("no JSON object") != std::string::npos);
+  CHECK(answer(four_bytes + "[12]").find("no JSON object") != std::string::npos);
+  bench::problem p;
+  CHECK(bench::read_problem("no_such_file.safetensors", p).find("cannot be opened") !=
+        std::string::npos);
+  CHECK(bench::write_problem("no_such_folder/x.safetensors", p).find("cannot be written") !=
+        std::string::npos);
+}
+
+TEST_CASE("a file with the tables alone gets operands of the right shape", "[problem_file]") {
+  scratch_file const file;
+  bench::problem const p = bench::make_workload(small_shape());
+  REQUIRE(bench::write_problem(file.path, p) == "");
+  parts tables(file.path);
+  for (char const* const name : {"q", "k", "v"}) {
+    tables.header.erase(name);
+  }
+  for (char const* const name : {"scale", "max_pages", "name"}) {
+    tables.header["__metadata__"].erase(name);
+  }
+  write_bytes(file.path, tables.bytes());
+  bench::problem read;
+  REQUIRE(bench::read_problem(file.path, read) == "");
+  CHECK(read.q.size() == p.q.size());
+  CHECK(read.kv_storage.size() == p.kv_storage.size());
+  CHECK(read.scale == Approx(0.25f));
+  CHECK(read.max_pages == 0);
+  CHECK(same_bits(read.selected, p.selected));
+}
+
+TEST_CASE("K and V that a file leaves out must fit in memory", "[problem_file]") {
+  scratch_file const file;
+  REQUIRE(bench::write_problem(file.path, bench::make_workload(small_shape())) == "");
+  parts tables(file.path);
+  tables.header.erase("k");
+  tables.header.erase("v");
+  tables.header["__metadata__"]["num_blocks"] = "2147483647";
+  write_bytes(file.path, tables.bytes());
+  bench::problem p;
+  CHECK(bench::read_problem(file.path, p).find("num_blocks") != std::string::npos);
+}
