@@ -22,7 +22,7 @@
 #define HAVE_GROUPED 1
 #endif
 
-#include "device_array.cuh"
+#include "device_problem.hpp"
 #include "parallel_for.hpp"
 #include "problem_file.hpp"
 #include "synchronous_tile.cuh"

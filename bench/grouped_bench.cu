@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Time of the grouped attention alone, and of the synchronous-tile yardstick on the same plan: the
+//! plan is made before the clock starts.
+//!
+//! Counters:
+//!   median_ms           median over the repetitions
+//!   asked_TFLOP/s       both products over the (row, token) pairs that the caller asked for
+//!   executed_TFLOP/s    the same over the 16-row m-tiles and 16-token tiles that the plan reaches
+//!   kv_GB/s             bytes of K and V that the plan stages: each of its pages once a group
+//!   sharing             pages that the rows asked for over pages in the unions
+//!   tiles               16-token tiles of the plan
+//!   jaccard, growth_n   overlap of adjacent rows, and of unions of n rows
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pageunion/grouped_attention.cuh>
+#include <pageunion/planner.cuh>
+
+#include "harness.hpp"
+#include "nvtx_range.hpp"
+#include "plan_figures.hpp"
+#include "policies.hpp"
+#include "synchronous_tile.cuh"
+
+namespace {
+
+using namespace pageunion;
+using namespace pageunion::bench;
+
+//! What is timed.
+enum class kernel_choice { library, synchronous_16_warps, synchronous_8_warps };
+
+template <class Geometry>
+status launch(kernel_choice kernel, loaded_problem const& p, plan<Geometry> const& planned,
+              cudaStream_t stream) {
+  attention_operands const& operands = p.device.operands();
+  switch (kernel) {
+    case kernel_choice::synchronous_16_warps:
+      return synchronous_attention<Geometry, 16>(p.host.num_rows, operands, planned, stream);
+    case kernel_choice::synchronous_8_warps:
+      return synchronous_attention<Geometry, 8>(p.host.num_rows, operands, planned, stream);
+    case kernel_choice::library:
+      break;
+  }
+  return grouped_attention<Geometry>(p.host.num_rows, operands, planned, stream);
+}
+
+template <class Geometry>
+prepared_case prepare(kernel_choice kernel, problem_handle const& p) {
+  auto const planned = std::make_shared<device_plan<Geometry> const>(p->host);
+  {
+    nvtx_range const range("plan");
+    check(make_plan<Geometry>(p->device.rows(), p->device.selected(), p->device.operands().cache,
+                              planned->view(), nullptr, nullptr),
+          "make_plan");
+    check(cudaDeviceSynchronize(), "make_plan");
+  }
+  plan_figures const figures = measure_plan(p->host, *planned);
+  prepared_case c;
+  c.enqueue = [kernel, p, planned](cudaStream_t stream) {
+    nvtx_range const range("attention");
+    check(launch(kernel, *p, planned->view(), stream), "attention");
+  };
+  describe(*p, c);
+  c.facts["tiles"]              = figures.tiles;
+  c.facts["sharing"]            = p->sharing.pages_per_row * p->host.num_rows / figures.union_pages;
+  c.amounts["asked_TFLOP/s"]    = 1e-12 * p->asked_flop();
+  c.amounts["executed_TFLOP/s"] = 1e-12 * figures.executed_flop;
+  c.amounts["kv_GB/s"]          = 1e-9 * figures.staged_bytes;
+  return c;
+}
+
+bench_case make_case(std::string name, problem_source const& source, int group_rows,
+                     kernel_choice kernel = kernel_choice::library, l2_state l2 = l2_state::warm) {
+  return {std::move(name), l2, [source, group_rows, kernel] {
+            problem_handle const p = load(source);
+            return with_geometry(p->host, group_rows, [&](auto geometry) {
+              return prepare<decltype(geometry)>(kernel, p);
+            });
+          }};
+}
+
+//! The library and both yardsticks on one problem.
+void add_compared(std::vector<bench_case>& cases, std::string const& axis,
+                  problem_source const& source) {
+  cases.push_back(make_case("grouped/" + axis, source, 8));
+  cases.push_back(
+      make_case("synchronous_16_warps/" + axis, source, 8, kernel_choice::synchronous_16_warps));
+  cases.push_back(
+      make_case("synchronous_8_warps/" + axis, source, 8, kernel_choice::synchronous_8_warps));
+}
+
+// One axis at a time, the others at their default, so that each table is a curve.
+
+void sweep_workloads(std::vector<bench_case>& cases) {
+  for (std::string const& name : workload_names()) {
+    problem_source const source = generated(*named_workload(name));
+    add_compared(cases, "workload:" + name, source);
+    cases.push_back(make_case("grouped/workload:" + name + "/cold", source, 8,
+                              kernel_choice::library, l2_state::cold));
+  }
+}
+
+void sweep_overlap(std::vector<bench_case>& cases) {
+  for (int step = 0; step < num_overlap_steps; ++step) {
+    problem_source const source = generated(overlap_step(step));
+    std::string const axis      = "overlap:" + std::to_string(step);
+    add_compared(cases, axis, source);
+    for (int const group_rows : {4, 16}) {
+      cases.push_back(
+          make_case("grouped_" + std::to_string(group_rows) + "_rows/" + axis, source, group_rows));
+    }
+  }
+}
+
+void sweep_widths(std::vector<bench_case>& cases) {
+  for (char const* const name : {"fresh-8k", "chunk-32k", "long-tail", "disjoint"}) {
+    problem_source const source = generated(*named_workload(name));
+    for (int const group_rows : {4, 8, 16}) {
+      cases.push_back(
+          make_case(std::string("grouped/") + name + "/group_rows:" + std::to_string(group_rows),
+                    source, group_rows));
+    }
+  }
+}
+
+void sweep_cache(std::vector<bench_case>& cases) {
+  for (int const block_tokens : {16, 400, 784, 1600}) {
+    workload_shape shape = *named_workload("chunk-32k");
+    shape.block_tokens   = block_tokens;
+    cases.push_back(make_case("grouped/chunk-32k/block_tokens:" + std::to_string(block_tokens),
+                              generated(shape), 8));
+  }
+  for (auto const& [layout, name] : {std::pair{kv_layout::separate, "separate"},
+                                     std::pair{kv_layout::interleaved, "interleaved"}}) {
+    workload_shape shape = *named_workload("chunk-32k");
+    shape.layout         = layout;
+    cases.push_back(
+        make_case(std::string("grouped/chunk-32k/layout:") + name, generated(shape), 8));
+  }
+}
+
+void sweep_requests(std::vector<bench_case>& cases) {
+  for (int const requests : {1, 4, 16}) {
+    workload_shape shape = *named_workload("fresh-8k");
+    shape.num_requests   = requests;
+    cases.push_back(
+        make_case("grouped/fresh-8k/requests:" + std::to_string(requests), generated(shape), 8));
+  }
+}
+
+void sweep_heads(std::vector<bench_case>& cases) {
+  for (int const kv_heads : {1, 2}) {
+    workload_shape shape = *named_workload("fresh-8k");
+    shape.num_heads      = 12 * kv_heads;
+    shape.num_kv_heads   = kv_heads;
+    cases.push_back(
+        make_case("grouped/fresh-8k/heads:" + std::to_string(12 * kv_heads), generated(shape), 8));
+  }
+}
+
+std::vector<bench_case> cases() {
+  std::vector<bench_case> all;
+  sweep_workloads(all);
+  sweep_overlap(all);
+  sweep_widths(all);
+  sweep_cache(all);
+  sweep_requests(all);
+  sweep_heads(all);
+  return all;
+}
+
+std::vector<bench_case> cases_on_file(problem_source const& source) {
+  std::vector<bench_case> all;
+  add_compared(all, "problem", source);
+  all.push_back(
+      make_case("grouped/problem/cold", source, 8, kernel_choice::library, l2_state::cold));
+  return all;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using kernel_geometry = geometry<qsa_policy>;
+  return run_benchmarks(
+      argc, argv, cases, cases_on_file,
+      reinterpret_cast<void const*>(&synchronous_tile_kernel<kernel_geometry, 16>));
+}

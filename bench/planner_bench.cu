@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Time of the planner alone.
+//!
+//! Counters:
+//!   median_ms           median over the repetitions
+//!   rows/s, entries/s   rows planned; (row, token) pairs that the rows asked for
+//!   union_pages/s       pages in the unions
+//!   sharing             pages that the rows asked for over pages in the unions
+//!   tiles               16-token tiles of the plan
+//!   jaccard, growth_n   overlap of adjacent rows, and of unions of n rows
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <pageunion/planner.cuh>
+
+#include "harness.hpp"
+#include "nvtx_range.hpp"
+#include "plan_figures.hpp"
+#include "policies.hpp"
+
+namespace {
+
+using namespace pageunion;
+using namespace pageunion::bench;
+
+//! Whether the planner also counts what it saw.
+enum class reporting { off, on };
+
+template <class Geometry>
+prepared_case prepare(problem_handle const& p, reporting reports) {
+  auto const planned = std::make_shared<device_plan<Geometry> const>(p->host);
+  auto const report =
+      std::make_shared<device_array<plan_report> const>(std::vector<plan_report>(1, plan_report{}));
+  plan_report* const counted = reports == reporting::on ? report->data() : nullptr;
+  prepared_case c;
+  c.enqueue = [p, planned, report, counted](cudaStream_t stream) {
+    nvtx_range const range("plan");
+    check(make_plan<Geometry>(p->device.rows(), p->device.selected(), p->device.operands().cache,
+                              planned->view(), counted, stream),
+          "make_plan");
+  };
+  c.enqueue(nullptr);
+  check(cudaDeviceSynchronize(), "make_plan");
+  plan_figures const figures = measure_plan(p->host, *planned);
+  describe(*p, c);
+  c.facts["tiles"]           = figures.tiles;
+  c.facts["sharing"]         = p->sharing.pages_per_row * p->host.num_rows / figures.union_pages;
+  c.amounts["rows/s"]        = p->host.num_rows;
+  c.amounts["entries/s"]     = p->sharing.asked_tokens;
+  c.amounts["union_pages/s"] = figures.union_pages;
+  return c;
+}
+
+bench_case make_case(std::string name, problem_source const& source, int group_rows,
+                     l2_state l2 = l2_state::warm, reporting reports = reporting::off) {
+  return {std::move(name), l2, [source, group_rows, reports] {
+            problem_handle const p = load(source);
+            return with_geometry(p->host, group_rows, [&](auto geometry) {
+              return prepare<decltype(geometry)>(p, reports);
+            });
+          }};
+}
+
+std::vector<bench_case> cases() {
+  std::vector<bench_case> all;
+  // One axis at a time, the others at their default, so that each table is a curve.
+  for (std::string const& name : workload_names()) {
+    problem_source const source = generated(*named_workload(name));
+    all.push_back(make_case("planner/workload:" + name, source, 8));
+    all.push_back(make_case("planner/workload:" + name + "/cold", source, 8, l2_state::cold));
+  }
+  for (int const rows : {64, 512, 2048, 8192}) {
+    workload_shape shape = *named_workload("chunk-32k");
+    shape.num_rows       = rows;
+    all.push_back(make_case("planner/chunk-32k/rows:" + std::to_string(rows), generated(shape), 8));
+  }
+  for (auto const& [kind, name] :
+       {std::pair{selection_kind::tokens, "tokens"}, std::pair{selection_kind::pages, "pages"}}) {
+    workload_shape shape = *named_workload("chunk-32k");
+    shape.kind           = kind;
+    all.push_back(
+        make_case(std::string("planner/chunk-32k/selection:") + name, generated(shape), 8));
+  }
+  for (int const group_rows : {4, 8, 16}) {
+    all.push_back(make_case("planner/chunk-32k/group_rows:" + std::to_string(group_rows),
+                            generated(*named_workload("chunk-32k")), group_rows));
+  }
+  for (auto const& [reports, name] :
+       {std::pair{reporting::off, "off"}, std::pair{reporting::on, "on"}}) {
+    all.push_back(make_case(std::string("planner/chunk-32k/report:") + name,
+                            generated(*named_workload("chunk-32k")), 8, l2_state::warm, reports));
+  }
+  for (int const requests : {1, 4, 16}) {
+    workload_shape shape = *named_workload("fresh-8k");
+    shape.num_requests   = requests;
+    all.push_back(
+        make_case("planner/fresh-8k/requests:" + std::to_string(requests), generated(shape), 8));
+  }
+  return all;
+}
+
+std::vector<bench_case> cases_on_file(problem_source const& source) {
+  return {make_case("planner/problem", source, 8),
+          make_case("planner/problem/cold", source, 8, l2_state::cold)};
+}
+
+//! Only tells which machine code the device runs.
+__global__ void empty_kernel() {}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_benchmarks(argc, argv, cases, cases_on_file,
+                        reinterpret_cast<void const*>(&empty_kernel));
+}
