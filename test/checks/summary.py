@@ -14,10 +14,13 @@ def main(path):
         name = case.get("name")
         if case.find("failure") is not None or case.get("status") == "fail":
             failed.append(name)
-        elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
+        elif (reason := case.find("skipped")) is not None:
+            if not reason.get("message", "").startswith("SKIP_"):
+                failed.append(f"{name} ({reason.get('message')})")  # what it needs failed
+                continue
             output = case.findtext("system-out") or ""
-            reason = [line for line in output.splitlines() if line.startswith("skipped: ")]
-            skipped.append(f"{name} ({reason[0][9:]})" if reason else name)
+            said = [line for line in output.splitlines() if line.startswith("skipped: ")]
+            skipped.append(f"{name} ({said[0][9:]})" if said else name)
         else:
             passed.append(name)
     for name in skipped:

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the documents.
+
+markdown.py links REPOSITORY
+    Every relative link leads to a file and, with a #, to a heading. README.md has under 250 lines.
+markdown.py quick_start REPOSITORY
+    The C++ program under README.md's heading "Quick start" is examples/quick_start.cu, word for word.
+markdown.py extract REPOSITORY FOLDER
+    Writes the quick start and README.md's first CMake block to FOLDER: what a new user would do.
+markdown.py compile REPOSITORY COMPILER...
+    Every code block names its language. Every C++ block is a passage of a program under examples/,
+    which the build compiles, or compiles by itself: COMPILER... FILE. Shell blocks parse."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+MAX_README_LINES = 250
+CPP = {"cpp", "c++", "cuda", "cu"}
+SHELL = {"sh", "bash", "shell"}
+
+
+def documents(root):
+    skipped = re.compile(r"^(build|\.)")
+    return sorted(p for p in root.rglob("*.md")
+                  if not any(skipped.match(part) for part in p.relative_to(root).parts))
+
+
+def blocks(text):
+    """(line, language, content, heading) of every fenced block."""
+    heading, language, begin, content = "", None, 0, []
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = re.match(r"^\s*```\s*([\w+-]*)", line)
+        if language is None and fence:
+            language, begin, content = fence[1], number, []
+        elif language is not None and fence:
+            yield begin, language, "\n".join(content) + "\n", heading
+            language = None
+        elif language is not None:
+            content.append(line)
+        elif line.startswith("#"):
+            heading = line.lstrip("# ").strip()
+
+
+def anchors(text):
+    """Names of a document's headings as its renderer makes them."""
+    for line in re.sub(r"^\s*```.*?^\s*```", "", text, flags=re.S | re.M).splitlines():
+        if line.startswith("#"):
+            name = re.sub(r"[^\w\- ]", "", line.lstrip("# ").strip().lower())
+            yield name.replace(" ", "-")
+
+
+def check_links(root):
+    faults = []
+    for path in documents(root):
+        text = path.read_text()
+        prose = re.sub(r"^\s*```.*?^\s*```", "", text, flags=re.S | re.M)
+        for target in re.findall(r"\]\(([^)\s]+)[^)]*\)", prose):
+            if re.match(r"(https?|mailto):", target):
+                continue
+            name, _, anchor = target.partition("#")
+            file = (path.parent / name) if name else path
+            if not file.exists():
+                faults.append(f"{path.relative_to(root)}: no file {name}")
+            elif anchor and anchor not in anchors(file.read_text()):
+                faults.append(f"{path.relative_to(root)}: no heading #{anchor} in {file.name}")
+    readme = root / "README.md"
+    if not readme.exists():
+        faults.append("README.md does not exist")
+    elif len(readme.read_text().splitlines()) >= MAX_README_LINES:
+        faults.append(f"README.md: {len(readme.read_text().splitlines())} lines; under {MAX_README_LINES}")
+    return faults
+
+
+def quick_start(root):
+    """The README's program; empty if there is none."""
+    for _, language, content, heading in blocks((root / "README.md").read_text()):
+        if language in CPP and heading.lower() == "quick start":
+            return content
+    return ""
+
+
+def check_quick_start(root):
+    if not (shown := quick_start(root)):
+        return ["README.md: no C++ block under the heading Quick start"]
+    if shown != (root / "examples" / "quick_start.cu").read_text():
+        return ["README.md: the quick start is not examples/quick_start.cu, word for word"]
+    return []
+
+
+def extract(root, folder):
+    cmake = [content for _, language, content, _ in blocks((root / "README.md").read_text())
+             if language == "cmake"]
+    if not cmake or not quick_start(root):
+        return ["README.md: no CMake block, or no quick start"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "CMakeLists.txt").write_text(cmake[0])
+    (folder / "quick_start.cu").write_text(quick_start(root))
+    return []
+
+
+def lines_of(text):
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def is_passage(block, program):
+    inner, outer = lines_of(block), lines_of(program)
+    return any(outer[i:i + len(inner)] == inner for i in range(len(outer) - len(inner) + 1))
+
+
+def fault_of_command(command, place):
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return [f"{place}: {result.stdout}"] if result.returncode else []
+
+
+def check_blocks(root, compiler):
+    programs = [p.read_text() for p in (root / "examples").rglob("*.cu*")]
+    faults = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "block.cu"
+        for path in documents(root):
+            for line, language, content, _ in blocks(path.read_text()):
+                place = f"{path.relative_to(root)}:{line}"
+                file.write_text(content)
+                if not language:
+                    faults.append(f"{place}: the code block names no language")
+                elif language in CPP and not any(is_passage(content, p) for p in programs):
+                    faults += fault_of_command(compiler + [str(file)], place)
+                elif language in SHELL:
+                    faults += fault_of_command(["bash", "-n", str(file)], place)
+    return faults
+
+
+def main(command, repository, *rest):
+    root = pathlib.Path(repository)
+    if command == "links":
+        faults = check_links(root)
+    elif command == "quick_start":
+        faults = check_quick_start(root)
+    elif command == "extract":
+        faults = extract(root, pathlib.Path(rest[0]))
+    elif command == "compile":
+        faults = check_blocks(root, list(rest))
+    else:
+        faults = [f"unknown command {command}"]
+    for fault in faults:
+        print(fault)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Which header may include which: rooms.py REPOSITORY.
+
+Every header under include/pageunion has a line below. A header without one fails, and so does a
+line without a header."""
+
+import pathlib
+import re
+import sys
+
+# Header or folder: (room, what it may include of the library). A number stands for every header of
+# rooms 0 to that number. The headers of detail/ may include one another, in no circle.
+ROOMS = {
+    "version.hpp": (0, []),
+    "status.hpp": (0, []),
+    "geometry.hpp": (1, []),
+    "kv_cache.hpp": (2, []),
+    "selection.hpp": (3, []),
+    "operands.hpp": (3, ["kv_cache.hpp"]),
+    "rules.hpp": (4, ["kv_cache.hpp", "selection.hpp"]),
+    "plan.hpp": (4, ["geometry.hpp"]),
+    "workspace.hpp": (5, ["geometry.hpp", "plan.hpp"]),
+    "report.hpp": (5, ["plan.hpp"]),
+    "detail/": (6, [4, "detail/"]),
+    "planner.cuh": (7, [6]),
+    "grouped_attention.cuh": (7, [6]),
+    "row_attention.cuh": (7, [6]),
+    "prefill.cuh": (8, [7]),
+    "reference.hpp": (9, ["status.hpp", "kv_cache.hpp", "selection.hpp", "operands.hpp"]),
+    "pageunion.cuh": (10, [8]),
+}
+
+
+def line_of(header):
+    """Key of a header's line in ROOMS; None if it has none."""
+    key = "detail/" if header.startswith("detail/") else header
+    return key if key in ROOMS else None
+
+
+def may_include(header, included):
+    own_line, line = line_of(header), line_of(included)
+    for allowed in ROOMS[own_line][1]:
+        if isinstance(allowed, int):
+            if ROOMS[line][0] <= allowed:
+                return True
+        elif allowed == line:
+            return True
+    return False
+
+
+def includes_itself(header, includes, seen=()):
+    """True if a chain of includes leads back to `header`."""
+    for included in includes.get(seen[-1] if seen else header, []):
+        if included == header:
+            return True
+        if included not in seen and includes_itself(header, includes, seen + (included,)):
+            return True
+    return False
+
+
+def main(repository):
+    folder = pathlib.Path(repository) / "include" / "pageunion"
+    headers = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    faults = []
+    includes = {}
+    for header in headers:
+        if line_of(header) is None:
+            faults.append(f"{header}: no line in the table of rooms")
+            continue
+        text = (folder / header).read_text()
+        includes[header] = re.findall(r"^\s*#\s*include\s*<pageunion/([^>]+)>", text, re.M)
+        for quoted in re.findall(r'^\s*#\s*include\s*"([^"]+)"', text, re.M):
+            faults.append(f'{header}: includes "{quoted}" in quotes; write <pageunion/...>')
+        for included in includes[header]:
+            if included not in headers:
+                faults.append(f"{header}: includes {included}, which does not exist")
+            elif line_of(included) is not None and not may_include(header, included):
+                faults.append(
+                    f"{header} (room {ROOMS[line_of(header)][0]}) may not include {included} "
+                    f"(room {ROOMS[line_of(included)][0]})")
+    for header in includes:
+        if includes_itself(header, includes):
+            faults.append(f"{header}: includes itself through others")
+    for line in ROOMS:
+        if not any(line_of(header) == line for header in headers):
+            faults.append(f"{line}: has a line in the table of rooms, but does not exist")
+
+    if "pageunion.cuh" in includes:
+        public = {h for h in headers if not h.startswith("detail/")}
+        for header in sorted(public - {"pageunion.cuh", "reference.hpp"}):
+            if header not in includes["pageunion.cuh"]:
+                faults.append(f"pageunion.cuh: does not include {header}")
+        for line in (folder / "pageunion.cuh").read_text().splitlines():
+            if line.strip() and not re.match(r"//|#pragma once$|#include <pageunion/", line):
+                faults.append(f"pageunion.cuh: holds more than includes: {line}")
+
+    for fault in faults:
+        print(fault)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

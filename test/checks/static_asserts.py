@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every static_assert of the library has a sentence and a compile-fail case:
+static_asserts.py REPOSITORY."""
+
+import pathlib
+import re
+import sys
+
+from doc_comments import blank_out
+
+
+def static_asserts(text):
+    """(line, message) of every static_assert; the message is None if there is none."""
+    code = blank_out(text)
+    for match in re.finditer(r"\bstatic_assert\s*\(", code):
+        depth, position = 1, match.end()
+        while depth:
+            depth += (code[position] == "(") - (code[position] == ")")
+            position += 1
+        pieces = re.search(r',\s*((?:"(?:\\.|[^"\\])*"\s*)+)\)$', text[match.start():position])
+        message = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', pieces[1])) if pieces else None
+        yield text.count("\n", 0, match.start()) + 1, message
+
+
+def main(repository):
+    root = pathlib.Path(repository)
+    expected = []
+    for path in (root / "test" / "compile_fail").glob("*.c*"):
+        expected += re.findall(r"^// expect-error \d+: (.+)$", path.read_text(), re.M)
+    faults, seen = [], 0
+    for path in sorted((root / "include").rglob("*.[hc]*")):
+        for line, message in static_asserts(path.read_text()):
+            seen += 1
+            place = f"{path.relative_to(root)}:{line}"
+            if not message:
+                faults.append(f"{place}: static_assert without a sentence")
+            elif not any(text in message for text in expected):
+                faults.append(f"{place}: no case under test/compile_fail expects: {message}")
+    for fault in faults:
+        print(fault)
+    print(f"{seen} static_asserts, {len(faults)} without a sentence or a case")
+    return 1 if faults or not seen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
