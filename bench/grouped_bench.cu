@@ -108,17 +108,14 @@ void sweep_overlap(std::vector<bench_case>& cases) {
     problem_source const source = generated(overlap_step(step));
     std::string const axis      = "overlap:" + std::to_string(step);
     add_compared(cases, axis, source);
-    for (int const group_rows : {4, 16}) {
-      cases.push_back(
-          make_case("grouped_" + std::to_string(group_rows) + "_rows/" + axis, source, group_rows));
-    }
+    cases.push_back(make_case("grouped_4_rows/" + axis, source, 4));
   }
 }
 
 void sweep_widths(std::vector<bench_case>& cases) {
   for (char const* const name : {"fresh-8k", "chunk-32k", "long-tail", "disjoint"}) {
     problem_source const source = generated(*named_workload(name));
-    for (int const group_rows : {4, 8, 16}) {
+    for (int const group_rows : {4, 8}) {
       cases.push_back(
           make_case(std::string("grouped/") + name + "/group_rows:" + std::to_string(group_rows),
                     source, group_rows));
@@ -157,7 +154,7 @@ void sweep_heads(std::vector<bench_case>& cases) {
     shape.num_heads      = 12 * kv_heads;
     shape.num_kv_heads   = kv_heads;
     cases.push_back(
-        make_case("grouped/fresh-8k/heads:" + std::to_string(12 * kv_heads), generated(shape), 8));
+        make_case("grouped/fresh-8k/heads:" + std::to_string(12 * kv_heads), generated(shape), 4));
   }
 }
 

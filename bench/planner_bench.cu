@@ -57,6 +57,9 @@ bench_case make_case(std::string name, problem_source const& source, int group_r
                      l2_state l2 = l2_state::warm, reporting reports = reporting::off) {
   return {std::move(name), l2, [source, group_rows, reports] {
             problem_handle const p = load(source);
+            if (group_rows == group16_policy::group_rows) {
+              return prepare<geometry<group16_policy>>(p, reports);
+            }
             return with_geometry(p->host, group_rows, [&](auto geometry) {
               return prepare<decltype(geometry)>(p, reports);
             });

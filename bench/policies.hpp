@@ -17,19 +17,17 @@ struct group4_policy : qsa_policy {
   static constexpr int group_rows = 4;
 };
 
-//! qsa_policy with wider groups. Six m-tiles of output sums need eight warps, and the shared memory
-//! of their Q leaves room for one CTA.
-struct group16_policy : qsa_policy {
-  static constexpr int group_rows  = 16;
-  static constexpr int warps       = 8;
-  static constexpr int ctas_per_sm = 1;
+//! The layers of TP1 and TP2: twelve heads on a KV head. Half the rows give as many m-tiles.
+struct heads12_policy : qsa_policy {
+  static constexpr int group_rows   = 4;
+  static constexpr int heads_per_kv = 12;
 };
 
-//! The layers of TP1 and TP2: twelve heads on a KV head, so as many m-tiles as group16_policy.
-struct heads12_policy : qsa_policy {
-  static constexpr int heads_per_kv = 12;
-  static constexpr int warps        = 8;
-  static constexpr int ctas_per_sm  = 1;
+//! Wider groups, for the planner: the attention of six m-tiles needs more shared memory than an SM
+//! of the first target has.
+struct group16_policy : qsa_policy {
+  static constexpr int group_rows = 16;
+  static constexpr int warps      = 8;
 };
 
 //! Calls `body(geometry)` with the instance for a problem and a group width. Ends the program, with
@@ -38,7 +36,7 @@ template <class Body>
 auto with_geometry(problem const& p, int group_rows, Body const& body) {
   int const heads_per_kv = p.num_heads / p.num_kv_heads;
   if (p.page_tokens == qsa_policy::page_tokens && p.head_dim == qsa_policy::head_dim) {
-    if (heads_per_kv == 12 && group_rows == 8) {
+    if (heads_per_kv == 12 && group_rows == 4) {
       return body(geometry<heads12_policy>{});
     }
     if (heads_per_kv == 6 && group_rows == 4) {
@@ -46,9 +44,6 @@ auto with_geometry(problem const& p, int group_rows, Body const& body) {
     }
     if (heads_per_kv == 6 && group_rows == 8) {
       return body(geometry<qsa_policy>{});
-    }
-    if (heads_per_kv == 6 && group_rows == 16) {
-      return body(geometry<group16_policy>{});
     }
   }
   std::fprintf(
