@@ -2,28 +2,31 @@
 //! @file
 //! Runs the library's grouped attention and the synchronous-tile yardstick on the same plan of the
 //! same problem, checks both against the double-precision reference on sampled rows, and prints
-//! times, ratios and overlap.
+//! times and overlap. compare.sh runs it together with the Triton yardsticks.
+//!
+//!   attention_compare [WORKLOAD or FILE]... [--export-folder DIR] [--json FILE] [--repetitions N]
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <pageunion/geometry.hpp>
+#include <pageunion/grouped_attention.cuh>
 #include <pageunion/plan.hpp>
 #include <pageunion/reference.hpp>
 #include <pageunion/rules.hpp>
-#if __has_include(<pageunion/grouped_attention.cuh>)
-#include <pageunion/grouped_attention.cuh>
-#define HAVE_GROUPED 1
-#endif
 
 #include "device_problem.hpp"
+#include "event_timer.hpp"
 #include "parallel_for.hpp"
+#include "plan_figures.hpp"
 #include "problem_file.hpp"
 #include "synchronous_tile.cuh"
 #include "workload.hpp"
@@ -82,30 +85,6 @@ void plan_group(bench::problem const& p, std::int32_t group, std::int32_t capaci
   }
 }
 
-//! Median time of `enqueue()`, in milliseconds, by events: 3 warm-ups, then `repetitions`.
-template <class Enqueue>
-double median_ms(int repetitions, Enqueue const& enqueue) {
-  cudaEvent_t start, stop;
-  check(cudaEventCreate(&start), "cudaEventCreate");
-  check(cudaEventCreate(&stop), "cudaEventCreate");
-  std::vector<float> times;
-  for (int i = -3; i < repetitions; ++i) {
-    check(cudaEventRecord(start), "cudaEventRecord");
-    enqueue();
-    check(cudaEventRecord(stop), "cudaEventRecord");
-    check(cudaEventSynchronize(stop), "kernel");
-    float ms = 0.0f;
-    check(cudaEventElapsedTime(&ms, start, stop), "cudaEventElapsedTime");
-    if (i >= 0) {
-      times.push_back(ms);
-    }
-  }
-  cudaEventDestroy(start);
-  cudaEventDestroy(stop);
-  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  return times[times.size() / 2];
-}
-
 struct errors {
   double out = 0.0;
   double lse = 0.0;
@@ -133,12 +112,10 @@ errors compare(bench::problem const& p, bench::device_problem const& device,
   return worst;
 }
 
-void run(bench::problem const& p, int repetitions) {
-  bench::overlap const o = bench::measure_overlap(p);
-  bench::device_problem const device(p);
-  bench::device_plan<G> const planned(p);
+//! The plan of a problem, made on the host and uploaded.
+bench::device_plan<G> make_host_plan(bench::problem const& p) {
+  bench::device_plan<G> planned(p);
   plan<G> const& view = planned.view();
-
   std::vector<page_address> addresses(planned.addresses().size());
   std::vector<G::mask_type> masks(planned.masks().size());
   std::vector<std::int32_t> num_pages(planned.num_pages().size());
@@ -154,64 +131,130 @@ void run(bench::problem const& p, int repetitions) {
   check(cudaMemcpy(view.num_pages, num_pages.data(), planned.num_pages().bytes(),
                    cudaMemcpyHostToDevice),
         "upload");
+  return planned;
+}
 
-  double executed = 0.0;  // products of the active m-tiles, both of them
-  double padded   = 0.0;
-  for (std::int32_t g = 0; g < view.num_groups; ++g) {
-    padded += num_pages[g];
-    for (std::int32_t i = 0; i < num_pages[g]; i += G::tile_pages) {
-      G::mask_type any = 0;
-      for (int j = 0; j < G::tile_pages; ++j) {
-        any |= masks[static_cast<std::int64_t>(g) * view.capacity + i + j];
-      }
-      for (int m = 0; m < G::m_tiles; ++m) {
-        if ((category_of<G>(any) >> (m * G::num_bands / G::m_tiles) & 1) != 0) {
-          executed += 4.0 * G::edge * G::tile_tokens * G::head_dim * p.num_kv_heads;
-        }
-      }
-    }
+//! Rows whose results are compared with the reference: the first, the last, and some between.
+std::vector<std::int32_t> sampled_rows(std::int32_t num_rows) {
+  std::vector<std::int32_t> rows = {0, std::min(1, num_rows - 1), std::min(5, num_rows - 1),
+                                    num_rows - 1};
+  for (std::int64_t i = 0; i < 60; ++i) {
+    rows.push_back(static_cast<std::int32_t>((i * 7919 + 13) % num_rows));
   }
-  double const asked = 4.0 * o.asked_tokens * p.num_heads * p.head_dim;
+  return rows;
+}
 
-  std::printf("\n%s: %d rows, block_tokens %d\n  %s\n", p.name.c_str(), p.num_rows, p.block_tokens,
-              to_string(o).c_str());
-  std::printf("  %.1f padded pages per group; asked %.1f GFLOP, executed %.1f GFLOP\n",
-              padded / view.num_groups, asked * 1e-9, executed * 1e-9);
+//! Runs all kernels on one problem; prints a line for each and returns the results.
+nlohmann::ordered_json run(bench::problem const& p, int repetitions) {
+  bench::overlap const o = bench::measure_overlap(p);
+  bench::device_problem const device(p);
+  bench::device_plan<G> const planned = make_host_plan(p);
+  bench::plan_figures const figures   = bench::measure_plan(p, planned);
+  double const asked_flop             = 4.0 * o.asked_tokens * p.num_heads * p.head_dim;
 
-  std::vector<std::int32_t> sampled = {0, 1, 5, p.num_rows - 1};
-  for (int i = 0; i < 60; ++i) {
-    sampled.push_back(static_cast<std::int32_t>((i * 7919LL + 13) % p.num_rows));
-  }
+  std::printf("\n%s: %d rows, cache blocks of %d tokens\n  %s\n", p.name.c_str(), p.num_rows,
+              p.block_tokens, to_string(o).c_str());
+  std::printf("  %.1f pages per group with padding; asked %.1f GFLOP, executed %.1f GFLOP\n",
+              figures.padded_pages / planned.view().num_groups, asked_flop * 1e-9,
+              figures.executed_flop * 1e-9);
+
+  std::vector<std::int32_t> const sampled = sampled_rows(p.num_rows);
   reference_result expected;
   reference_rows(p.rows(), p.selection_view(), p.operands(), p.page_tokens, sampled, expected);
 
-  double yardstick_ms = 0.0;
-  auto const measure  = [&](char const* name, auto const& enqueue) {
+  bench::event_timer timer;
+  nlohmann::ordered_json results = nlohmann::ordered_json::array();
+  auto const measure             = [&](char const* name, auto const& enqueue) {
     device.poison_outputs();
-    double const ms = median_ms(repetitions, enqueue);
-    errors const e  = compare(p, device, sampled, expected);
-    if (yardstick_ms == 0.0) {
-      yardstick_ms = ms;
+    for (int i = 0; i < bench::num_warm_ups; ++i) {
+      timer.seconds(enqueue, nullptr);
     }
+    std::vector<double> times;
+    for (int i = 0; i < repetitions; ++i) {
+      times.push_back(timer.seconds(enqueue, nullptr));
+    }
+    double const seconds = bench::median(times);
+    errors const e       = compare(p, device, sampled, expected);
     std::printf(
-         "  %-28s %8.3f ms  %5.2fx of the first  asked %6.1f TFLOP/s executed %6.1f TFLOP/s  "
-          "error out %.2e lse %.2e\n",
-         name, ms, yardstick_ms / ms, asked / ms * 1e-9, executed / ms * 1e-9, e.out, e.lse);
+                    "  %-28s %8.3f ms  asked %6.1f TFLOP/s  executed %6.1f TFLOP/s  error out %.2e "
+                                "lse %.2e\n",
+                    name, 1e3 * seconds, 1e-12 * asked_flop / seconds, 1e-12 * figures.executed_flop / seconds,
+                    e.out, e.lse);
     std::fflush(stdout);
+    results.push_back(
+                    {{"problem", p.name},
+         {"kernel", name},
+         {"time_ms", 1e3 * seconds},
+         {"asked_GFLOP", 1e-9 * asked_flop},
+         {"executed_GFLOP", 1e-9 * figures.executed_flop},
+         {"error_out", e.out},
+         {"error_lse", e.lse},
+         {"rows", p.num_rows},
+         {"jaccard", o.jaccard},
+         {"growth", o.growth},
+         {"pages_per_row", o.pages_per_row},
+         {"padded_pages_per_group", figures.padded_pages / planned.view().num_groups}});
   };
-  measure("synchronous tile, 16 warps", [&] {
-    check(bench::synchronous_attention<G, 16>(p.num_rows, device.operands(), view, nullptr),
-          "synchronous_attention");
+  auto const& operands = device.operands();
+  auto const& view     = planned.view();
+  measure("pageunion grouped", [&](cudaStream_t stream) {
+    check(grouped_attention<G>(p.num_rows, operands, view, stream), "grouped_attention");
   });
-  measure("synchronous tile, 8 warps", [&] {
-    check(bench::synchronous_attention<G, 8>(p.num_rows, device.operands(), view, nullptr),
-          "synchronous_attention");
+  measure("synchronous tile, 16 warps", [&](cudaStream_t stream) {
+    check(bench::synchronous_attention<G, 16>(p.num_rows, operands, view, stream), "16 warps");
   });
-#ifdef HAVE_GROUPED
-  measure("pageunion grouped_attention", [&] {
-    check(grouped_attention<G>(p.num_rows, device.operands(), view, nullptr), "grouped_attention");
+  measure("synchronous tile, 8 warps", [&](cudaStream_t stream) {
+    check(bench::synchronous_attention<G, 8>(p.num_rows, operands, view, stream), "8 warps");
   });
-#endif
+  return results;
+}
+
+struct options {
+  std::vector<std::string> problems;  //!< workload names and problem files
+  std::string export_folder;          //!< where each problem is written, if not empty
+  std::string json;                   //!< file for the results, if not empty
+  int repetitions = 30;
+};
+
+options parse(int argc, char** argv) {
+  options o;
+  for (int i = 1; i < argc; ++i) {
+    std::string const argument = argv[i];
+    bool const has_value       = i + 1 < argc;
+    if (argument == "--export-folder" && has_value) {
+      o.export_folder = argv[++i];
+    } else if (argument == "--json" && has_value) {
+      o.json = argv[++i];
+    } else if (argument == "--repetitions" && has_value) {
+      o.repetitions = std::max(20, std::atoi(argv[++i]));
+    } else {
+      o.problems.push_back(argument);
+    }
+  }
+  if (o.problems.empty()) {
+    o.problems = {"fresh-8k", "chunk-32k", "long-tail"};
+  }
+  return o;
+}
+
+[[noreturn]] void fail(std::string const& sentence) {
+  std::fprintf(stderr, "%s\n", sentence.c_str());
+  std::exit(EXIT_FAILURE);
+}
+
+//! A workload by name, or else a problem file.
+bench::problem load(std::string const& name) {
+  bench::problem p;
+  if (auto const shape = bench::named_workload(name)) {
+    p = bench::make_workload(*shape);
+  } else if (std::string const error = bench::read_problem(name, p); !error.empty()) {
+    fail(name + " is no workload, and as a problem file: " + error);
+  }
+  if (p.page_tokens != G::page_tokens || p.head_dim != G::head_dim ||
+      p.num_heads != p.num_kv_heads * G::heads_per_kv || p.num_rows == 0) {
+    fail(name + ": expected rows, pages of 4 tokens, 6 heads per KV head and head_dim 256");
+  }
+  return p;
 }
 
 }  // namespace
@@ -222,33 +265,37 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "no CUDA device: skipped\n");
     return 77;
   }
+  options const o = parse(argc, argv);
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
-  int driver = 0;
-  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-  std::printf("%s, compute %d.%d, %d SMs, driver %d, built with %d\n", device.name, device.major,
-              device.minor, device.multiProcessorCount, driver, CUDART_VERSION);
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty()) {
-    arguments = {"fresh-8k", "chunk-32k", "long-tail"};
-  }
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    bench::problem p;
-    if (auto const shape = bench::named_workload(arguments[i])) {
-      p = bench::make_workload(*shape);
-    } else if (std::string const error = bench::read_problem(arguments[i], p); !error.empty()) {
-      std::fprintf(stderr, "%s: neither a workload nor a problem file: %s\n", arguments[i].c_str(),
-                   error.c_str());
-      return EXIT_FAILURE;
+  cudaFuncAttributes code{};
+  check(cudaFuncGetAttributes(&code, bench::synchronous_tile_kernel<G, 16>), "code");
+  std::printf("%s; code: PTX %d, machine code %d; built with CUDA %d.%d\n", device.name,
+              code.ptxVersion, code.binaryVersion, CUDART_VERSION / 1000,
+              CUDART_VERSION % 1000 / 10);
+  nlohmann::ordered_json all = {{"device", device.name},
+                                {"ptx_version", code.ptxVersion},
+                                {"binary_version", code.binaryVersion},
+                                {"cuda_of_build", CUDART_VERSION},
+                                {"repetitions", o.repetitions},
+                                {"results", nlohmann::ordered_json::array()}};
+  for (std::string const& name : o.problems) {
+    bench::problem const p = load(name);
+    for (auto const& result : run(p, o.repetitions)) {
+      all["results"].push_back(result);
     }
-    run(p, 20);
-    if (i + 2 < arguments.size() && arguments[i + 1] == "--export") {
-      std::string const error = bench::write_problem(arguments[i + 2], p);
-      if (!error.empty()) {
-        std::fprintf(stderr, "%s\n", error.c_str());
-        return EXIT_FAILURE;
+    if (!o.export_folder.empty()) {
+      std::string const path = o.export_folder + "/" + p.name + ".safetensors";
+      if (std::string const error = bench::write_problem(path, p); !error.empty()) {
+        fail(error);
       }
-      i += 2;
+    }
+  }
+  if (!o.json.empty()) {
+    std::ofstream out(o.json);
+    out << all.dump(1) << "\n";
+    if (!out.good()) {
+      fail(o.json + " cannot be written");
     }
   }
   return EXIT_SUCCESS;
