@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! The host's side of the executor: launches, the seed, and reports.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include <cuda_runtime.h>
+
+namespace executor {
+
+//! A kernel with everything that a launch needs.
+struct kernel_launch {
+  void const* function = nullptr;  //!< names the kernel in reports
+  std::function<void()> body;      //!< one CUDA thread
+  dim3 grid;
+  dim3 block;
+  std::size_t smem_bytes = 0;
+};
+
+//! Runs a launch to its end, or records it if the stream is being captured.
+cudaError_t enqueue(kernel_launch const& launch, cudaStream_t stream);
+
+//! Runs a launch to its end now.
+cudaError_t run(kernel_launch const& launch);
+
+template <class Params>
+cudaError_t launch(void (*kernel)(Params), dim3 grid, dim3 block, std::size_t smem_bytes,
+                   cudaStream_t stream, Params const& params) {
+  return enqueue({reinterpret_cast<void const*>(kernel), [kernel, params] { kernel(params); }, grid,
+                  block, smem_bytes},
+                 stream);
+}
+
+//! Decides every order and the map of fragment elements. Set it between launches only.
+//! The first seed is PAGEUNION_EXECUTOR_SEED of the environment, or 1.
+void set_seed(std::uint64_t seed);
+std::uint64_t seed();
+
+//! A number that depends on the seed and on two more numbers.
+std::uint64_t mix(std::uint64_t seed, std::uint64_t a, std::uint64_t b = 0);
+
+//! Runs `body` and returns the report of the first fault in it, "" if there was none. Outside of
+//! this, a fault is printed and ends the process.
+std::string report_of(std::function<void()> const& body);
+
+//! True if this program's race detector sees accesses: the kernels were compiled for it.
+bool detects_races();
+
+}  // namespace executor

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Stands in for the library's header of the same name: the one place that launches kernels and the
+//! one accessor of dynamic shared memory, handed to the executor.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <executor/launch.hpp>
+#include <executor/simt.hpp>
+#include <pageunion/status.hpp>
+
+namespace pageunion::detail {
+
+inline constexpr std::size_t smem_bytes_without_opt_in = 49152;
+
+template <class Storage>
+__device__ Storage& dynamic_smem() {
+  return *static_cast<Storage*>(executor::shared_memory(sizeof(Storage)));
+}
+
+template <class Params>
+[[nodiscard]] status launch(void (*kernel)(Params), std::uint32_t num_ctas, std::uint32_t ctas_y,
+                            int threads, std::size_t smem_bytes, cudaStream_t stream,
+                            Params params) noexcept {
+  if (smem_bytes > executor::max_smem) {
+    return status::unsupported_device;
+  }
+  cudaError_t const launched =
+      executor::launch(kernel, dim3(num_ctas, ctas_y), dim3(static_cast<unsigned>(threads)),
+                       smem_bytes, stream, params);
+  return launched == cudaSuccess ? status::ok : status::cuda_error;
+}
+
+}  // namespace pageunion::detail
