@@ -176,7 +176,7 @@ nlohmann::ordered_json run(bench::problem const& p, int repetitions) {
     double const seconds = bench::median(times);
     errors const e       = compare(p, device, sampled, expected);
     std::printf(
-                    "  %-28s %8.3f ms  asked %6.1f TFLOP/s  executed %6.1f TFLOP/s  error out %.2e "
+                    "  %-30s %8.3f ms  asked %6.1f TFLOP/s  executed %6.1f TFLOP/s  error out %.2e "
                                 "lse %.2e\n",
                     name, 1e3 * seconds, 1e-12 * asked_flop / seconds, 1e-12 * figures.executed_flop / seconds,
                     e.out, e.lse);
@@ -202,6 +202,10 @@ nlohmann::ordered_json run(bench::problem const& p, int repetitions) {
   });
   measure("synchronous tile, 16 warps", [&](cudaStream_t stream) {
     check(bench::synchronous_attention<G, 16>(p.num_rows, operands, view, stream), "16 warps");
+  });
+  measure("synchronous tile, 16 warps x2", [&](cudaStream_t stream) {
+    check(bench::synchronous_attention<G, 16, 2>(p.num_rows, operands, view, stream),
+          "16 warps x2");
   });
   measure("synchronous tile, 8 warps", [&](cudaStream_t stream) {
     check(bench::synchronous_attention<G, 8>(p.num_rows, operands, view, stream), "8 warps");
@@ -269,7 +273,7 @@ int main(int argc, char** argv) {
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   cudaFuncAttributes code{};
-  check(cudaFuncGetAttributes(&code, bench::synchronous_tile_kernel<G, 16>), "code");
+  check(cudaFuncGetAttributes(&code, bench::synchronous_tile_kernel<G, 16, 1>), "code");
   std::printf("%s; code: PTX %d, machine code %d; built with CUDA %d.%d\n", device.name,
               code.ptxVersion, code.binaryVersion, CUDART_VERSION / 1000,
               CUDART_VERSION % 1000 / 10);

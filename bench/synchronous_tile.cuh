@@ -74,7 +74,6 @@ class synchronous_tile {
     alignas(32) __half kv[tile_tokens * row_pitch];  // K, then V, of the current tile
     alignas(32) float score[m_rows * score_pitch];
     alignas(32) __half weight[m_rows * weight_pitch];
-    alignas(32) float exchange[Warps * edge * edge];  // fragments on their way to global memory
     typename G::mask_type mask[tile_pages];
     float row_max[m_rows];  // base 2
     float row_sum[m_rows];
@@ -118,6 +117,14 @@ class synchronous_tile {
     return m < G::m_rows && first_row_ + m / G::heads_per_kv < params_.num_rows;
   }
 
+  //! The warp's 16 x 16 floats in kv, for fragments that are read element by element: before the
+  //! first tile and after the last.
+  __device__ float* exchange() const {
+    static_assert(Warps * edge * edge * sizeof(float) <= sizeof(shared_storage::kv),
+                  "kv must hold a fragment of every warp: take fewer warps");
+    return reinterpret_cast<float*>(smem_.kv) + warp_ * edge * edge;
+  }
+
   __device__ void load_queries() {
     constexpr int chunks = G::head_dim / 8;  // of 16 bytes
     query_view const& q  = params_.operands.q;
@@ -150,7 +157,7 @@ class synchronous_tile {
   //! Which row of a 16 x 16 tile each accumulator element belongs to differs between GPUs, so it is
   //! read from a matrix that holds its own row numbers.
   __device__ void find_fragment_rows() {
-    float* const numbers = smem_.exchange + warp_ * edge * edge;
+    float* const numbers = exchange();
     for (int i = lane_; i < edge * edge; i += warp_lanes) {
       numbers[i] = static_cast<float>(i / edge);
     }
@@ -312,14 +319,14 @@ class synchronous_tile {
   }
 
   __device__ void store() {
-    float* const exchange   = smem_.exchange + warp_ * edge * edge;
+    float* const values     = exchange();
     output_view const& view = params_.operands.out;
 #pragma unroll
     for (int m = 0; m < G::m_tiles; ++m) {
 #pragma unroll
       for (int c = 0; c < columns; ++c) {
         __syncwarp();
-        nvcuda::wmma::store_matrix_sync(exchange, out_[m][c], edge, nvcuda::wmma::mem_row_major);
+        nvcuda::wmma::store_matrix_sync(values, out_[m][c], edge, nvcuda::wmma::mem_row_major);
         __syncwarp();
         for (int i = lane_; i < edge * edge; i += warp_lanes) {
           int const m_row = m * edge + i / edge;
@@ -327,7 +334,7 @@ class synchronous_tile {
             continue;
           }
           float const sum   = smem_.row_sum[m_row];
-          float const value = sum == 0.0f ? 0.0f : exchange[i] / sum;
+          float const value = sum == 0.0f ? 0.0f : values[i] / sum;
           std::int64_t const offset =
               (first_row_ + m_row / G::heads_per_kv) * view.row_stride +
               (kv_head_ * G::heads_per_kv + m_row % G::heads_per_kv) * view.head_stride +
@@ -368,26 +375,28 @@ class synchronous_tile {
   accumulator out_[G::m_tiles][columns];
 };
 
-//! One CTA per (group, KV head).
-template <class Geometry, int Warps>
-__global__ void __launch_bounds__(Warps* sm70_limits::warp_threads)
+//! One CTA per (group, KV head). `CtasPerSm` bounds the registers: more CTAs than shared memory lets
+//! on a Volta SM can still help a later GPU.
+template <class Geometry, int Warps, int CtasPerSm>
+__global__ void __launch_bounds__(Warps* sm70_limits::warp_threads, CtasPerSm)
     synchronous_tile_kernel(synchronous_params<Geometry> const params) {
   using tile = synchronous_tile<Geometry, Warps>;
   tile{params, detail::dynamic_smem<typename tile::shared_storage>()}.run();
 }
 
 //! Enqueues the yardstick on `stream`. Arguments as grouped_attention(), unchecked.
-template <class Geometry, int Warps>
+template <class Geometry, int Warps, int CtasPerSm = 1>
 [[nodiscard]] status synchronous_attention(std::int32_t num_rows,
                                            attention_operands const& operands,
                                            plan<Geometry> const& groups,
                                            cudaStream_t stream) noexcept {
   using tile = synchronous_tile<Geometry, Warps>;
   synchronous_params<Geometry> const params{operands, groups, num_rows};
-  return detail::launch(
-      &synchronous_tile_kernel<Geometry, Warps>, static_cast<std::uint32_t>(groups.num_groups),
-      static_cast<std::uint32_t>(operands.cache.num_kv_heads), Warps * sm70_limits::warp_threads,
-      sizeof(typename tile::shared_storage), stream, params);
+  return detail::launch(&synchronous_tile_kernel<Geometry, Warps, CtasPerSm>,
+                        static_cast<std::uint32_t>(groups.num_groups),
+                        static_cast<std::uint32_t>(operands.cache.num_kv_heads),
+                        Warps * sm70_limits::warp_threads, sizeof(typename tile::shared_storage),
+                        stream, params);
 }
 
 }  // namespace pageunion::bench

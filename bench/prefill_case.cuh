@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! A case that times the whole prefill(): planning, attention and merging, by one route.
+#pragma once
+
+#include <memory>
+
+#include <pageunion/prefill.cuh>
+
+#include "harness.hpp"
+#include "nvtx_range.hpp"
+#include "policies.hpp"
+
+namespace pageunion::bench {
+
+//! Prepares prefill() with a policy. The fact "route" is the route that ran: 1 grouped, 2 row.
+template <class Policy>
+prepared_case prepare_prefill(problem_handle const& p, route wanted) {
+  prefill_args args;
+  args.rows         = p->device.rows();
+  args.selected     = p->device.selected();
+  args.attention    = p->device.operands();
+  args.route        = wanted;
+  std::size_t bytes = 0;
+  check(workspace_bytes<Policy>(args, bytes), "workspace_bytes");
+  auto const workspace = std::make_shared<device_array<unsigned char> const>(bytes);
+
+  prefill_info info{};
+  check(prefill<Policy>(args, workspace->data(), bytes, nullptr, &info), "prefill");
+  check(cudaDeviceSynchronize(), "prefill");
+  prepared_case c;
+  c.enqueue = [p, args, workspace](cudaStream_t stream) {
+    nvtx_range const range("prefill");
+    check(prefill<Policy>(args, workspace->data(), workspace->bytes(), stream), "prefill");
+  };
+  describe(*p, c);
+  c.facts["route"]           = static_cast<double>(info.route);
+  c.facts["workspace_MiB"]   = static_cast<double>(bytes) / (1 << 20);
+  c.amounts["rows/s"]        = p->host.num_rows;
+  c.amounts["asked_TFLOP/s"] = 1e-12 * p->asked_flop();
+  return c;
+}
+
+//! Name of a route in a case's name.
+inline char const* name_of(route r) {
+  switch (r) {
+    case route::grouped:
+      return "grouped";
+    case route::row:
+      return "row";
+    case route::automatic:
+      break;
+  }
+  return "automatic";
+}
+
+//! A case of prefill() with the policy for a problem and a group width.
+inline bench_case prefill_case(std::string name, problem_source const& source, route wanted,
+                               l2_state l2 = l2_state::warm, int group_rows = 8) {
+  return {std::move(name), l2, [source, wanted, group_rows] {
+            problem_handle const p = load(source);
+            return with_geometry(p->host, group_rows, [&](auto geometry) {
+              return prepare_prefill<typename decltype(geometry)::policy>(p, wanted);
+            });
+          }};
+}
+
+}  // namespace pageunion::bench
