@@ -3,8 +3,6 @@
 //! A host_problem's arrays in device memory, poisoned outputs, and what must hold after a call.
 #pragma once
 
-#include <cuda_fp16.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -13,6 +11,7 @@
 
 #include "device_array.cuh"
 #include "problem.hpp"
+#include "random.hpp"
 
 namespace pageunion::test {
 
@@ -69,9 +68,9 @@ class device_problem {
         std::memcpy(&value, at, sizeof(value));
         values.push_back(static_cast<double>(value));
       } else {
-        __half value;
-        std::memcpy(&value, at, sizeof(value));
-        values.push_back(static_cast<double>(__half2float(value)));
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, at, sizeof(bits));
+        values.push_back(half_value(bits));
       }
     });
     return values;

@@ -25,6 +25,13 @@ inline std::uint16_t half_bits(float value) {
   return bits;
 }
 
+//! Value of a half with these bits.
+inline double half_value(std::uint16_t bits) {
+  __half_raw raw;
+  raw.x = bits;
+  return static_cast<double>(__half2float(__half(raw)));
+}
+
 //! SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 class random_source {
  public:

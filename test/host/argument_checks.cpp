@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <pageunion/detail/argument_checks.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <set>
+
+#include "support/bad_arguments.hpp"
+#include "support/catch.hpp"
+#include "support/policies.hpp"
+
+using pageunion::status;
+using pageunion::test::bad_argument;
+using pageunion::test::call_arguments;
+using pageunion::test::good_arguments;
+
+namespace detail = pageunion::detail;
+
+namespace {
+
+using qsa = pageunion::geometry<pageunion::qsa_policy>;
+
+//! All checks of a call, in the order in which an entry point makes them.
+status check_call(call_arguments const& call) {
+  constexpr std::size_t needed = 1000;
+  std::int32_t const num_rows  = call.rows.num_rows;
+  pageunion::kv_cache const& c = call.operands.cache;
+  for (status const checked : {detail::check_batch(call.rows, c.blocks.num_requests),
+                               detail::check_selection(call.selected, num_rows),
+                               detail::check_operands<qsa>(call.operands, num_rows)}) {
+    if (checked != status::ok) {
+      return checked;
+    }
+  }
+  for (status const checked :
+       {detail::check_plan_size<qsa>(num_rows, call.selected, c), detail::check_report(call.report),
+        detail::check_workspace(call.workspace, call.workspace_bytes, needed)}) {
+    if (checked != status::ok) {
+      return checked;
+    }
+  }
+  pageunion::query_view const& q = call.operands.q;
+  detail::memory_ranges inputs;
+  inputs.add(call.rows, c.blocks.num_requests);
+  inputs.add(call.selected, num_rows);
+  inputs.add(c, q.head_dim);
+  inputs.add(q, num_rows);
+  inputs.add(detail::range_of(call.report, sizeof(pageunion::plan_report)));
+  return detail::check_overlaps(
+      inputs, detail::range_of(call.operands.out, num_rows, q.num_heads, q.head_dim),
+      detail::range_of(call.operands.lse, num_rows, q.num_heads),
+      detail::range_of(call.workspace, call.workspace_bytes));
+}
+
+}  // namespace
+
+TEST_CASE("a good call passes every check", "[arguments]") {
+  CHECK(check_call(good_arguments()) == status::ok);
+}
+
+TEST_CASE("each bad argument is named", "[arguments]") {
+  for (bad_argument const& bad : pageunion::test::bad_arguments()) {
+    call_arguments call = good_arguments();
+    bad.spoil(call);
+    CAPTURE(bad.what, pageunion::to_string(bad.expected));
+    CHECK(check_call(call) == bad.expected);
+  }
+}
+
+TEST_CASE("what looks odd and is legal passes", "[arguments]") {
+  for (bad_argument const& odd : pageunion::test::legal_oddities()) {
+    call_arguments call = good_arguments();
+    odd.spoil(call);
+    CAPTURE(odd.what);
+    CHECK(std::string(pageunion::to_string(check_call(call))) == "ok");
+  }
+}
+
+TEST_CASE("every status that a check can give is given for some argument", "[arguments]") {
+  std::set<status> const given_elsewhere{
+      // merge_partials()
+      status::null_lse, status::null_partials, status::invalid_num_partials,
+      status::invalid_partial_stride,
+      // prefill(), the plan's own checks, launches
+      status::invalid_route, status::null_plan, status::unsupported_device, status::cuda_error};
+  std::set<status> given;
+  for (bad_argument const& bad : pageunion::test::bad_arguments()) {
+    given.insert(bad.expected);
+  }
+  for (int value = 1; value <= static_cast<int>(status::cuda_error); ++value) {
+    status const s = static_cast<status>(value);
+    CAPTURE(pageunion::to_string(s));
+    CHECK(given.count(s) + given_elsewhere.count(s) == 1);
+  }
+}
+
+TEST_CASE("a batch is checked against its number of requests", "[arguments]") {
+  pageunion::batch rows = good_arguments().rows;
+  CHECK(detail::check_batch(rows, 3) == status::ok);
+  CHECK(detail::check_batch(rows, -1) == status::invalid_num_requests);
+  rows.sequence_length = nullptr;
+  CHECK(detail::check_batch(rows, 3) == status::null_sequence_length);
+  CHECK(detail::check_batch(rows, 0) == status::ok);
+}
+
+TEST_CASE("a workspace of exactly the needed bytes is enough", "[arguments]") {
+  void const* const workspace = pageunion::test::pretended_address<void>(0);
+  CHECK(detail::check_workspace(workspace, 1000, 1000) == status::ok);
+  CHECK(detail::check_workspace(workspace, 999, 1000) == status::workspace_too_small);
+}
+
+TEST_CASE("a plan must be its rows' and have its arrays", "[arguments]") {
+  pageunion::plan<qsa> good;
+  good.addresses  = pageunion::test::pretended_address<pageunion::page_address>(0);
+  good.masks      = pageunion::test::pretended_address<std::uint32_t>(1);
+  good.num_pages  = pageunion::test::pretended_address<std::int32_t>(2);
+  good.num_groups = 3;
+  good.capacity   = 40;
+  CHECK(detail::check_plan(good, 17) == status::ok);
+  CHECK(detail::check_plan(good, 24) == status::ok);
+  CHECK(detail::check_plan(good, 25) == status::invalid_num_rows);
+  CHECK(detail::check_plan(good, 16) == status::invalid_num_rows);
+  CHECK(detail::check_plan(good, -1) == status::invalid_num_rows);
+
+  pageunion::plan<qsa> bad = good;
+  bad.addresses            = nullptr;
+  CHECK(detail::check_plan(bad, 20) == status::null_plan);
+  bad       = good;
+  bad.masks = nullptr;
+  CHECK(detail::check_plan(bad, 20) == status::null_plan);
+  bad           = good;
+  bad.num_pages = nullptr;
+  CHECK(detail::check_plan(bad, 20) == status::null_plan);
+  bad          = good;
+  bad.capacity = 42;
+  CHECK(detail::check_plan(bad, 20) == status::workspace_too_small);
+  bad          = good;
+  bad.capacity = -4;
+  CHECK(detail::check_plan(bad, 20) == status::workspace_too_small);
+  bad = good;
+  pageunion::test::move_bytes(bad.masks, 4);
+  CHECK(detail::check_plan(bad, 20) == status::misaligned_workspace);
+  // An empty plan has no arrays.
+  CHECK(detail::check_plan(pageunion::plan<qsa>{}, 0) == status::ok);
+}
+
+TEST_CASE("a plan that no address space holds is refused", "[arguments]") {
+  using wide_page        = pageunion::geometry<pageunion::test::wide_page_policy>;
+  constexpr auto largest = std::numeric_limits<std::int32_t>::max();
+  pageunion::page_table table;
+  table.width = 500000000;
+  pageunion::kv_cache cache;
+  cache.block_tokens = 1 << 20;
+  cache.blocks.width = 2000;
+  // A row has at most the 131,072,000 pages of the block table: 524,288,000 entries of a group.
+  CHECK(detail::check_plan_size<wide_page>(8, table, cache) == status::ok);
+  CHECK(detail::check_plan_size<wide_page>(largest, table, cache) == status::ok);
+  cache.block_tokens = 1 << 23;
+  // 1,048,576,000 pages, more than the table lists: 2,000,000,016 entries of 16 bytes.
+  CHECK(detail::check_plan_size<wide_page>(8, table, cache) == status::ok);
+  CHECK(detail::check_plan_size<wide_page>(largest, table, cache) == status::invalid_num_rows);
+  table.width = 600000000;
+  CHECK(detail::check_plan_size<wide_page>(8, table, cache) == status::invalid_selection_width);
+}
+
+TEST_CASE("sums and products of extents saturate", "[arguments]") {
+  constexpr auto largest = std::numeric_limits<std::uint64_t>::max();
+  CHECK(detail::saturating_add(largest - 1, 1) == largest);
+  CHECK(detail::saturating_add(largest, 1) == largest);
+  CHECK(detail::saturating_multiply(std::uint64_t{1} << 32, std::uint64_t{1} << 32) == largest);
+  CHECK(detail::saturating_multiply(std::uint64_t{1} << 32, (std::uint64_t{1} << 32) - 1) ==
+        largest - (std::uint64_t{1} << 32) + 1);
+  CHECK(detail::saturating_multiply(0, largest) == 0);
+  CHECK(detail::saturating_multiply(largest, 0) == 0);
+}
+
+TEST_CASE("an extent ends after the last element of every axis", "[arguments]") {
+  CHECK(detail::extent_elements({{3, 100}, {4, 10}}, 5) == 235);
+  CHECK(detail::extent_elements({{1, -7}, {4, 10}}, 5) == 35);
+  CHECK(detail::extent_elements({{0, 100}, {4, 10}}, 5) == 0);
+  CHECK(detail::extent_elements({{3, 100}}, 0) == 0);
+  CHECK(detail::extent_elements({}, 5) == 5);
+}
+
+TEST_CASE("ranges overlap if they have a byte in common", "[arguments]") {
+  using range = detail::memory_range;
+  CHECK(detail::overlaps(range{0, 10}, range{9, 20}));
+  CHECK(detail::overlaps(range{0, 10}, range{3, 4}));
+  CHECK_FALSE(detail::overlaps(range{0, 10}, range{10, 20}));
+  CHECK_FALSE(detail::overlaps(range{10, 20}, range{0, 10}));
+  CHECK_FALSE(detail::overlaps(range{0, 10}, range{5, 5}));
+}
