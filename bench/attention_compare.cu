@@ -273,7 +273,7 @@ int main(int argc, char** argv) {
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   cudaFuncAttributes code{};
-  check(cudaFuncGetAttributes(&code, bench::synchronous_tile_kernel<G, 16, 1>), "code");
+  check(cudaFuncGetAttributes(&code, bench::synchronous_tile_kernel<G, 16, 0>), "code");
   std::printf("%s; code: PTX %d, machine code %d; built with CUDA %d.%d\n", device.name,
               code.ptxVersion, code.binaryVersion, CUDART_VERSION / 1000,
               CUDART_VERSION % 1000 / 10);

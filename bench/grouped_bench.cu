@@ -183,5 +183,5 @@ int main(int argc, char** argv) {
   using kernel_geometry = geometry<qsa_policy>;
   return run_benchmarks(
       argc, argv, cases, cases_on_file,
-      reinterpret_cast<void const*>(&synchronous_tile_kernel<kernel_geometry, 16, 1>));
+      reinterpret_cast<void const*>(&synchronous_tile_kernel<kernel_geometry, 16, 0>));
 }

@@ -375,8 +375,8 @@ class synchronous_tile {
   accumulator out_[G::m_tiles][columns];
 };
 
-//! One CTA per (group, KV head). `CtasPerSm` bounds the registers: more CTAs than shared memory lets
-//! on a Volta SM can still help a later GPU.
+//! One CTA per (group, KV head). `CtasPerSm` bounds the registers for the sake of GPUs with more shared
+//! memory than Volta; 0 leaves them to the compiler.
 template <class Geometry, int Warps, int CtasPerSm>
 __global__ void __launch_bounds__(Warps* sm70_limits::warp_threads, CtasPerSm)
     synchronous_tile_kernel(synchronous_params<Geometry> const params) {
@@ -385,7 +385,7 @@ __global__ void __launch_bounds__(Warps* sm70_limits::warp_threads, CtasPerSm)
 }
 
 //! Enqueues the yardstick on `stream`. Arguments as grouped_attention(), unchecked.
-template <class Geometry, int Warps, int CtasPerSm = 1>
+template <class Geometry, int Warps, int CtasPerSm = 0>
 [[nodiscard]] status synchronous_attention(std::int32_t num_rows,
                                            attention_operands const& operands,
                                            plan<Geometry> const& groups,

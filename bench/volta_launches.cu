@@ -32,7 +32,7 @@ instance grouped(char const* name) {
 template <class Geometry, int Warps>
 instance synchronous(char const* name) {
   using tile = bench::synchronous_tile<Geometry, Warps>;
-  return {name, reinterpret_cast<void const*>(&bench::synchronous_tile_kernel<Geometry, Warps, 1>),
+  return {name, reinterpret_cast<void const*>(&bench::synchronous_tile_kernel<Geometry, Warps, 0>),
           Warps * sm70_limits::warp_threads, sizeof(typename tile::shared_storage)};
 }
 
@@ -44,8 +44,8 @@ int main() {
       grouped<geometry<bench::group4_policy>>("grouped_attention_kernel<geometry<group4_policy>>"),
       grouped<geometry<bench::heads12_policy>>(
           "grouped_attention_kernel<geometry<heads12_policy>>"),
-      synchronous<geometry<qsa_policy>, 16>("synchronous_tile_kernel<geometry<qsa_policy>, 16, 1>"),
-      synchronous<geometry<qsa_policy>, 8>("synchronous_tile_kernel<geometry<qsa_policy>, 8, 1>"),
+      synchronous<geometry<qsa_policy>, 16>("synchronous_tile_kernel<geometry<qsa_policy>, 16, 0>"),
+      synchronous<geometry<qsa_policy>, 8>("synchronous_tile_kernel<geometry<qsa_policy>, 8, 0>"),
   };
   char const* separator = "[";
   for (instance const& i : instances) {
