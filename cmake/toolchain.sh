@@ -28,9 +28,16 @@ toolchain_can_install() {
   [ "$(id -u)" -eq 0 ] || { command -v sudo > /dev/null && sudo -n true 2> /dev/null; }
 }
 
+# Runs apt-get; shows what it said only if it failed.
 toolchain_apt() {
+  local log result
+  log=$(mktemp) || return 1
   toolchain_as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l \
-    apt-get -o DPkg::Lock::Timeout=300 -qq "$@" < /dev/null >&2
+    apt-get -o DPkg::Lock::Timeout=300 -qq "$@" < /dev/null > "$log" 2>&1
+  result=$?
+  [ "$result" -eq 0 ] || tail -n 20 "$log" >&2
+  rm -f "$log"
+  return "$result"
 }
 
 toolchain_apt_updated=no
@@ -46,13 +53,23 @@ toolchain_has_candidate() {
   LC_ALL=C apt-cache policy "$1" 2> /dev/null | grep '^  Candidate: [^(]' > /dev/null
 }
 
+# Lines of the input for which the command holds. (No pipe in this file may end early: callers may
+# have set pipefail.)
+toolchain_filter() {
+  local line
+  while read -r line; do
+    ! "$1" "$line" || printf '%s\n' "$line"
+  done
+}
+
 # toolchain_install PACKAGE...: installs those that the distribution has. Non-zero if one is not
 # there afterwards.
 toolchain_install() {
   local package found=() result=0
   toolchain_apt_update
   for package in "$@"; do
-    if toolchain_has_candidate "$package"; then
+    if toolchain_has_candidate "$package" ||
+      { toolchain_add_components && toolchain_has_candidate "$package"; }; then
       found+=("$package")
     else
       toolchain_say "the distribution has no package $package"
@@ -70,39 +87,77 @@ toolchain_install() {
   return "$result"
 }
 
-# Debian keeps the CUDA toolkit in non-free. Adds a file of our own with the components contrib and
-# non-free of the archives already in use (same address, suite and key) and touches no other file.
-toolchain_add_non_free() {
-  local folder=/etc/apt/sources.list.d codename text
+# The CUDA toolkit is in Debian's non-free and in Ubuntu's multiverse. Writes one file of our own with
+# the missing components of the distribution's archives that are already in use (same address, suite
+# and key), and touches no other file. Done once; non-zero if there was nothing to add.
+toolchain_add_components() {
+  local folder=/etc/apt/sources.list.d id codename wanted origin addresses text awk_functions
+  id=$(. /etc/os-release && printf '%s' "$ID")
   codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
-  [ -n "$codename" ] || return 1
-  [ "$(. /etc/os-release && printf '%s' "$ID")" = debian ] || return 1
-  ! ls "$folder"/pageunion-non-free.* > /dev/null 2>&1 || return 1
+  case "$id" in
+    debian) wanted="contrib non-free" origin=Debian ;;
+    ubuntu) wanted="universe restricted multiverse" origin=Ubuntu ;;
+    *) return 1 ;;
+  esac
+  ! ls "$folder"/pageunion.* > /dev/null 2>&1 || return 1
+  addresses=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 2> /dev/null |
+    sed -n "s/^$origin //p" | sort -u | paste -sd' ')
 
-  # deb822 stanzas (*.sources) first, one-line entries (*.list) otherwise.
-  text=$(cat "$folder"/*.sources 2> /dev/null | awk -v RS= -v ORS='\n\n' -v codename="$codename" '
-    $0 ~ "(^|\n)Suites:[^\n]*" codename && /(^|\n)Components:[^\n]*main/ &&
-    !/(^|\n)Components:[^\n]* non-free( |\n|$)/ && !/(^|\n)Enabled: *no/ {
-      sub(/Components:[^\n]*/, "Components: contrib non-free"); print
-    }')
-  if [ -n "$text" ]; then
-    printf '%s\n' "$text" | toolchain_as_root tee "$folder/pageunion-non-free.sources" > /dev/null
-    toolchain_say "wrote $folder/pageunion-non-free.sources (components contrib and non-free)"
-  else
-    text=$(cat /etc/apt/sources.list "$folder"/*.list 2> /dev/null |
-      grep -E "^deb .*$codename.* main" | grep -vE ' non-free( |$)' |
-      sed -E 's/ main( .*)?$/ contrib non-free/')
-    [ -n "$text" ] || return 1
-    printf '%s\n' "$text" | toolchain_as_root tee "$folder/pageunion-non-free.list" > /dev/null
-    toolchain_say "wrote $folder/pageunion-non-free.list (components contrib and non-free)"
+  awk_functions='
+    function missing(have, list, i, n, text) {
+      n = split(wanted, list, " ")
+      for (i = 1; i <= n; ++i)
+        if (index(" " have " ", " " list[i] " ") == 0) text = text " " list[i]
+      return substr(text, 2)
+    }
+    function is_official(uris, list, i, n) {
+      n = split(uris, list, " ")
+      for (i = 1; i <= n; ++i) {
+        sub("/*$", "/", list[i])
+        if (index(" " addresses " ", " " list[i] " ")) return 1
+      }
+      return 0
+    }
+    function field(name) {
+      if (!match($0, "(^|\n)" name ":[^\n]*")) return ""
+      return substr($0, RSTART + (substr($0, RSTART, 1) == "\n") + length(name) + 1,
+                    RLENGTH - (substr($0, RSTART, 1) == "\n") - length(name) - 1)
+    }'
+  # Stanzas of *.sources first; where there are none, lines of sources.list and *.list.
+  text=$(cat /dev/null "$folder"/*.sources 2> /dev/null |
+    awk -v RS= -v ORS='\n\n' -v wanted="$wanted" -v addresses="$addresses" -v codename="$codename" \
+      "$awk_functions"'
+      field("Components") ~ /(^| )main( |$)/ && field("Types") ~ /deb( |$)/ &&
+      index(field("Suites"), codename) && field("Enabled") !~ /no/ && is_official(field("URIs")) {
+        if ((components = missing(field("Components"))) != "") {
+          sub(/Components:[^\n]*/, "Components: " components)
+          print
+        }
+      }')
+  local file=$folder/pageunion.sources
+  if [ -z "$text" ]; then
+    file=$folder/pageunion.list
+    text=$(cat /dev/null /etc/apt/sources.list "$folder"/*.list 2> /dev/null |
+      awk -v wanted="$wanted" -v addresses="$addresses" -v codename="$codename" "$awk_functions"'
+        match($0, /^deb +(\[[^]]*\] +)?[^ ]+ +[^ ]+ +/) {
+          entry = substr($0, 1, RLENGTH)
+          have = substr($0, RLENGTH + 1)
+          n = split(entry, part, " ")
+          if (have ~ /(^| )main( |$)/ && index(part[n], codename) && is_official(part[n - 1]) &&
+              (components = missing(have)) != "")
+            print entry components
+        }')
   fi
+  [ -n "$text" ] || return 1
+  printf '%s\n' "$text" | toolchain_as_root tee "$file" > /dev/null || return 1
+  toolchain_say "wrote $file (components $wanted)"
   toolchain_apt_updated=no
-  toolchain_apt_update
-  if ! toolchain_has_candidate nvidia-cuda-toolkit; then
-    toolchain_as_root rm -f "$folder/pageunion-non-free.sources" "$folder/pageunion-non-free.list"
-    toolchain_say "no nvidia-cuda-toolkit in contrib or non-free: removed that file again"
+  if ! toolchain_apt update; then
+    toolchain_as_root rm -f "$file"
+    toolchain_say "apt-get update failed with it: removed $file again"
     return 1
   fi
+  toolchain_apt_updated=yes
 }
 
 # Every nvcc that could be meant, best first.
@@ -115,15 +170,6 @@ toolchain_nvcc_candidates() {
 }
 
 toolchain_release() { "$1" --version 2> /dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p'; }
-
-# Lines of the input for which the command holds. (No pipe here may end early: callers may have set
-# pipefail.)
-toolchain_filter() {
-  local line
-  while read -r line; do
-    ! "$1" "$line" || printf '%s\n' "$line"
-  done
-}
 
 toolchain_builds_sm70() { "$1" --list-gpu-code 2> /dev/null | grep -x sm_70 > /dev/null; }
 
@@ -196,8 +242,6 @@ toolchain_find_cuda() {
 toolchain_install_cuda() {
   local nvcc host
   if ! toolchain_nvcc_candidates | toolchain_filter toolchain_builds_sm70 | grep . > /dev/null; then
-    toolchain_apt_update
-    toolchain_has_candidate nvidia-cuda-toolkit || toolchain_add_non_free || return 1
     toolchain_install nvidia-cuda-toolkit || return 1
   fi
   toolchain_find_cuda && return 0
