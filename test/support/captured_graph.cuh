@@ -5,8 +5,6 @@
 
 #include <cuda_runtime.h>
 
-#include <cstddef>
-
 #include <pageunion/status.hpp>
 
 #include "device_array.cuh"
@@ -50,13 +48,6 @@ class captured_graph {
 
   //! What `enqueue` returned.
   status captured() const { return captured_; }
-
-  //! What `enqueue` enqueued: kernels, copies and fills.
-  std::size_t num_nodes() const {
-    std::size_t count = 0;
-    require_cuda(cudaGraphGetNodes(graph_, nullptr, &count), "cudaGraphGetNodes");
-    return count;
-  }
 
   //! Runs the graph and waits.
   void replay() {
