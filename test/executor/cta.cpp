@@ -82,7 +82,7 @@ cta_runner* cta_runner::current() { return current_runner; }
 
 std::string cta_runner::run(kernel_launch const& launch, dim3 index, std::uint64_t seed) {
   launch_ = &launch;
-  report_.clear();
+  std::string().swap(report_);  // without a buffer, so that fault() leaves none behind
   performing_    = nowhere;
   random_        = random_source(seed);
   num_threads_   = launch.block.x * launch.block.y * launch.block.z;

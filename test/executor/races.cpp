@@ -151,6 +151,24 @@ EXECUTOR_HOOKS(4)
 EXECUTOR_HOOKS(8)
 EXECUTOR_HOOKS(16)
 
+// Atomics of host code in the same files.
+#define EXECUTOR_ATOMIC_HOOKS(bits)                                                  \
+  extern "C" std::uint##bits##_t __tsan_atomic##bits##_load(                         \
+      std::uint##bits##_t const volatile* address, int) {                            \
+    return __atomic_load_n(address, __ATOMIC_SEQ_CST);                               \
+  }                                                                                  \
+  extern "C" void __tsan_atomic##bits##_store(std::uint##bits##_t volatile* address, \
+                                              std::uint##bits##_t value, int) {      \
+    __atomic_store_n(address, value, __ATOMIC_SEQ_CST);                              \
+  }                                                                                  \
+  extern "C" std::uint##bits##_t __tsan_atomic##bits##_fetch_add(                    \
+      std::uint##bits##_t volatile* address, std::uint##bits##_t value, int) {       \
+    return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);                     \
+  }
+EXECUTOR_ATOMIC_HOOKS(8)
+EXECUTOR_ATOMIC_HOOKS(32)
+EXECUTOR_ATOMIC_HOOKS(64)
+
 extern "C" {
 void __tsan_init();
 void __tsan_func_entry(void*);
