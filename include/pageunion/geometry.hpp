@@ -26,13 +26,15 @@ struct sm70_limits {
 
 //! QSA of Qwen3.8-Flash-Next: pages of 4 tokens, 6 query heads on a KV head of 256 elements.
 //! A policy is what a person may change, with nothing derived. Policies that differ in group_rows,
-//! warps or ctas_per_sm alone give the same result within test/support/tolerance.hpp.
+//! warps, warp_tiles or ctas_per_sm alone give the same result within test/support/tolerance.hpp.
 struct qsa_policy {
   static constexpr int page_tokens      = 4;       //!< tokens of a page
   static constexpr int group_rows       = 8;       //!< adjacent rows that share loaded pages
   static constexpr int heads_per_kv     = 6;       //!< query heads of a KV head
   static constexpr int head_dim         = 256;     //!< elements of a Q, K or V row of one head
   static constexpr int warps            = 4;       //!< warps of an attention CTA
+  static constexpr int warp_tiles       = 1;       //!< 16-token tiles that a warp scores at once
+  static constexpr int lane_vectors     = 4;       //!< 16-byte loads of a lane in flight
   static constexpr int ctas_per_sm      = 2;       //!< attention CTAs that must fit on an SM
   static constexpr int partition_tokens = 1024;    //!< selected tokens of a row-attention CTA
   using cache_element                   = __half;  //!< element of K and V
@@ -49,6 +51,8 @@ struct geometry {
   static constexpr int heads_per_kv     = Policy::heads_per_kv;
   static constexpr int head_dim         = Policy::head_dim;
   static constexpr int warps            = Policy::warps;
+  static constexpr int warp_tiles       = Policy::warp_tiles;
+  static constexpr int lane_vectors     = Policy::lane_vectors;
   static constexpr int ctas_per_sm      = Policy::ctas_per_sm;
   static constexpr int partition_tokens = Policy::partition_tokens;
 
@@ -65,9 +69,11 @@ struct geometry {
   static_assert(head_dim == 64 || head_dim == 128 || head_dim == 256,
                 "head_dim must be 64, 128 or 256");
   static_assert(warps == 4 || warps == 8, "warps must be 4 or 8: one or two per quarter of an SM");
+  static_assert(warp_tiles == 1 || warp_tiles == 2, "warp_tiles must be 1 or 2");
   static_assert(ctas_per_sm == 1 || ctas_per_sm == 2, "ctas_per_sm must be 1 or 2");
-  static_assert(partition_tokens > 0 && partition_tokens % (warps * edge) == 0,
-                "partition_tokens must be a positive multiple of the tokens of a step, 16 * warps");
+  static_assert(partition_tokens > 0 && partition_tokens % (warps * warp_tiles * edge) == 0,
+                "partition_tokens must be a positive multiple of the tokens of a step, "
+                "16 * warps * warp_tiles");
   static_assert(std::is_same<cache_element, __half>::value,
                 "cache_element must be __half: no other K and V element is implemented");
 
@@ -86,14 +92,22 @@ struct geometry {
   static constexpr int tile_tokens = edge;
   static constexpr int tile_pages  = tile_tokens / page_tokens;
 
-  //! Step: what a CTA attends to between two barriers, one tile per warp.
-  static constexpr int step_tokens = warps * tile_tokens;
-  static constexpr int step_pages  = warps * tile_pages;
+  //! Step: what a CTA attends to between two exchanges of weights, warp_tiles tiles per warp.
+  static constexpr int step_tiles  = warps * warp_tiles;
+  static constexpr int step_tokens = step_tiles * tile_tokens;
+  static constexpr int step_pages  = step_tiles * tile_pages;
+  static_assert(step_pages <= sm70_limits::warp_threads,
+                "warps * warp_tiles tiles must have at most 32 pages, one per lane: lower "
+                "warp_tiles");
 
   //! Bands: runs of m-tiles that a category tells apart; three at most, so that there are at most
   //! seven categories. With three m-tiles or fewer a band is an m-tile.
   static constexpr int num_bands      = m_tiles < 3 ? m_tiles : 3;
   static constexpr int num_categories = (1 << num_bands) - 1;
+
+  //! Elements of head_dim that a warp stages of its tokens' keys at once.
+  static constexpr int key_dims = 16 * lane_vectors / warp_tiles;
+  static_assert(lane_vectors == 2 || lane_vectors == 4, "lane_vectors must be 2 or 4");
 
   //! Elements of head_dim whose outputs one warp accumulates, and their 16-wide WMMA columns.
   static constexpr int value_dims    = head_dim / warps;

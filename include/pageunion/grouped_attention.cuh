@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Room 7. Attention of groups of rows over the pages of a plan. Knows the plan's arrays and the
+//! operands; not how the plan was made.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include <pageunion/detail/attention_cta.cuh>
+#include <pageunion/detail/launch.cuh>
+#include <pageunion/plan.hpp>
+#include <pageunion/status.hpp>
+
+namespace pageunion {
+
+namespace detail {
+
+//! The pages of one group, straight from the plan.
+template <class Geometry>
+class group_pages {
+ public:
+  __device__ group_pages(plan<Geometry> const& p, std::int32_t group)
+      : addresses_(p.addresses + std::int64_t{group} * p.capacity),
+        masks_(p.masks + std::int64_t{group} * p.capacity),
+        num_pages_(p.num_pages[group]) {}
+
+  __device__ int num_pages() const { return num_pages_; }
+  __device__ page_entry<Geometry> load(int index) const {
+    page_address const address = addresses_[index];
+    return {address.block, address.first_token, masks_[index]};
+  }
+
+ private:
+  page_address const* addresses_;
+  typename Geometry::mask_type const* masks_;
+  int num_pages_;
+};
+
+template <class Geometry>
+struct grouped_attention_params {
+  attention_params attention;
+  plan<Geometry> planned;
+};
+
+//! Entry of the device code: CTA (x, y) is group num_groups - 1 - x and KV head y. Later rows see
+//! more tokens, so that the CTAs that start last are the short ones.
+template <class Geometry>
+__global__ void __launch_bounds__(Geometry::threads, Geometry::ctas_per_sm)
+    grouped_attention_kernel(grouped_attention_params<Geometry> const params) {
+  using cta        = attention_cta<Geometry, group_pages<Geometry>>;
+  auto const group = params.planned.num_groups - 1 - static_cast<std::int32_t>(blockIdx.x);
+  std::int32_t const first_row = group * Geometry::group_rows;
+  std::int32_t const rows_left = params.attention.num_rows - first_row;
+  group_pages<Geometry> const pages(params.planned, group);
+  cta(params.attention, pages, dynamic_smem<typename cta::shared_storage>(), first_row,
+      rows_left < Geometry::group_rows ? rows_left : Geometry::group_rows,
+      static_cast<std::int32_t>(blockIdx.y))
+      .run();
+}
+
+}  // namespace detail
+
+template <class Geometry>
+[[nodiscard]] status grouped_attention(std::int32_t num_rows, attention_operands const& operands,
+                                       plan<Geometry> const& planned,
+                                       cudaStream_t stream) noexcept {
+  using cta              = detail::attention_cta<Geometry, detail::group_pages<Geometry>>;
+  constexpr float log2_e = 1.44269504088896341f;
+  if (planned.num_groups == 0) {
+    return status::ok;
+  }
+  return detail::launch(&detail::grouped_attention_kernel<Geometry>,
+                        static_cast<std::uint32_t>(planned.num_groups),
+                        static_cast<std::uint32_t>(operands.cache.num_kv_heads), Geometry::threads,
+                        sizeof(typename cta::shared_storage), stream,
+                        detail::grouped_attention_params<Geometry>{
+                            {operands, operands.scale * log2_e, num_rows}, planned});
+}
+
+}  // namespace pageunion
