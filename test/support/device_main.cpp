@@ -2,16 +2,11 @@
 //! @file
 //! main() of every device test. Without a CUDA device that can run sm_70 code or later, the test is
 //! skipped: exit code 77, never success.
-#define CATCH_CONFIG_RUNNER
-#if __has_include(<catch2/catch_session.hpp>)
-#include <catch2/catch_session.hpp>
-#else
-#include <catch2/catch.hpp>
-#endif
-
 #include <cuda_runtime.h>
 
 #include <cstdio>
+
+#include "support/catch_runner.hpp"
 
 namespace {
 
@@ -38,5 +33,5 @@ int main(int argc, char** argv) {
     std::puts(reason);
     return exit_code_skipped;
   }
-  return Catch::Session().run(argc, argv);
+  return pageunion::test::run_catch(argc, argv);
 }

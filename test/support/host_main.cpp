@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! main() of every host test. Compiled once and shared: Catch2 2.13 is slow to compile.
-#define CATCH_CONFIG_RUNNER
-#if __has_include(<catch2/catch_session.hpp>)
-#include <catch2/catch_session.hpp>
-#else
-#include <catch2/catch.hpp>
-#endif
+//! main() of every host test.
+#include "support/catch_runner.hpp"
 
-int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
+int main(int argc, char** argv) { return pageunion::test::run_catch(argc, argv); }
