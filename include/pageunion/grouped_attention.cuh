@@ -8,8 +8,10 @@
 
 #include <cstdint>
 
+#include <pageunion/detail/argument_checks.hpp>
 #include <pageunion/detail/attention_cta.cuh>
 #include <pageunion/detail/launch.cuh>
+#include <pageunion/operands.hpp>
 #include <pageunion/plan.hpp>
 #include <pageunion/status.hpp>
 
@@ -62,15 +64,32 @@ __global__ void __launch_bounds__(Geometry::threads, Geometry::ctas_per_sm)
 
 }  // namespace detail
 
+//! Attention of groups of rows over the pages of a plan: prefill()'s second half.
+//!
+//! Formula, shapes, units, accuracy and determinism: as prefill() in prefill.cuh, with S(r) what the
+//! plan says. Attends to every page of the plan as its mask says and checks none of it.
+//! Stream: enqueues one kernel on `stream`, after the planner on the same stream; `planned`'s arrays
+//! must stay alive and unchanged until the stream has passed this call. Allocates nothing.
+//!
+//! @param num_rows rows of the batch that was planned
+//! @return ok; the first bad argument; unsupported_device or cuda_error from the launch. Unless it is
+//!         one of the last two, nothing was enqueued.
 template <class Geometry>
 [[nodiscard]] status grouped_attention(std::int32_t num_rows, attention_operands const& operands,
                                        plan<Geometry> const& planned,
                                        cudaStream_t stream) noexcept {
-  using cta              = detail::attention_cta<Geometry, detail::group_pages<Geometry>>;
-  constexpr float log2_e = 1.44269504088896341f;
-  if (planned.num_groups == 0) {
-    return status::ok;
+  using cta      = detail::attention_cta<Geometry, detail::group_pages<Geometry>>;
+  status checked = detail::check_plan(planned, num_rows);
+  if (checked == status::ok) {
+    checked = detail::check_operands<Geometry>(operands, num_rows);
   }
+  if (checked == status::ok) {
+    checked = detail::check_overlaps(operands, planned, num_rows);
+  }
+  if (checked != status::ok || planned.num_groups == 0) {
+    return checked;
+  }
+  constexpr float log2_e = 1.44269504088896341f;
   return detail::launch(&detail::grouped_attention_kernel<Geometry>,
                         static_cast<std::uint32_t>(planned.num_groups),
                         static_cast<std::uint32_t>(operands.cache.num_kv_heads), Geometry::threads,

@@ -393,4 +393,17 @@ template <class Geometry>
   return inputs.meets(workspace) ? status::overlapping_workspace : status::ok;
 }
 
+//! The same for attention over a plan, whose arrays are read.
+template <class Geometry>
+[[nodiscard]] status check_overlaps(attention_operands const& operands,
+                                    plan<Geometry> const& planned, std::int32_t num_rows) noexcept {
+  query_view const& q = operands.q;
+  memory_ranges inputs;
+  inputs.add(operands.cache, q.head_dim);
+  inputs.add(q, num_rows);
+  inputs.add(planned);
+  return check_overlaps(inputs, range_of(operands.out, num_rows, q.num_heads, q.head_dim),
+                        range_of(operands.lse, num_rows, q.num_heads), {});
+}
+
 }  // namespace pageunion::detail

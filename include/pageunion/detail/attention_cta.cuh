@@ -313,7 +313,7 @@ class attention_cta {
     for (int i = 0; i < accumulator_map::num_elements; ++i) {
       if (Elements::pair_leader(i) == i) {
         auto const column = static_cast<unsigned>(map_.column(i));
-        masks[i]          = masks_.mask_of(warp_ * G::tile_pages + column / G::page_tokens) >>
+        masks[i]          = masks_.mask_of(tile * G::tile_pages + column / G::page_tokens) >>
                    (column % G::page_tokens);
       }
     }
@@ -471,14 +471,15 @@ class attention_cta {
         }
         nvcuda::wmma::store_matrix_sync(scratch, selected, edge, nvcuda::wmma::mem_row_major);
         __syncwarp();
-        float maximum = n == 0 ? -FLT_MAX : maxima[t * edge + lane_ / 2];
+        float maximum = -FLT_MAX;
 #pragma unroll
         for (int i = 0; i < edge / 2; ++i) {
           maximum = fmaxf(maximum, scratch[lane_ / 2 * edge + column + i]);
         }
         maximum = fmaxf(maximum, __shfl_xor_sync(every_lane, maximum, 1));
         if (column == 0) {
-          maxima[t * edge + lane_ / 2] = maximum;
+          float& row_maximum = maxima[t * edge + lane_ / 2];
+          row_maximum        = n == 0 ? maximum : fmaxf(row_maximum, maximum);
         }
         __syncwarp();
       }

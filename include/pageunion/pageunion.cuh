@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Room 10. The umbrella: includes everything but the host reference, and says nothing itself.
+#pragma once
+
+#include <pageunion/geometry.hpp>
+#include <pageunion/grouped_attention.cuh>
+#include <pageunion/kv_cache.hpp>
+#include <pageunion/operands.hpp>
+#include <pageunion/plan.hpp>
+#include <pageunion/planner.cuh>
+#include <pageunion/prefill.cuh>
+#include <pageunion/rules.hpp>
+#include <pageunion/selection.hpp>
+#include <pageunion/status.hpp>
+#include <pageunion/version.hpp>
+#include <pageunion/workspace.hpp>

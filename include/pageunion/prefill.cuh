@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Room 8. The front door: sizes the workspace, checks a call, plans and attends. Knows every route
+//! and no kernel.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <pageunion/detail/argument_checks.hpp>
+#include <pageunion/detail/memory_ranges.hpp>
+#include <pageunion/geometry.hpp>
+#include <pageunion/grouped_attention.cuh>
+#include <pageunion/kv_cache.hpp>
+#include <pageunion/operands.hpp>
+#include <pageunion/plan.hpp>
+#include <pageunion/planner.cuh>
+#include <pageunion/rules.hpp>
+#include <pageunion/selection.hpp>
+#include <pageunion/status.hpp>
+#include <pageunion/workspace.hpp>
+
+namespace pageunion {
+
+//! How a call is computed. Every route gives the same result within the accuracy of prefill().
+enum class route : int {
+  automatic,  //!< the library chooses by what the host knows
+  grouped,    //!< plans groups of rows and loads the union of their pages once
+};
+
+//! One call of prefill().
+struct prefill_args {
+  batch rows;
+  selection selected;
+  attention_operands attention;
+  pageunion::route route = pageunion::route::automatic;
+  plan_report* report    = nullptr;  //!< device memory, added to; null for none
+};
+
+//! What a call of prefill() did, filled on the host before prefill() returns.
+struct prefill_info {
+  pageunion::route route = pageunion::route::automatic;  //!< the route taken, never automatic
+  char const* reason     = "";                           //!< one sentence, static storage
+};
+
+namespace detail {
+
+//! Everything that follows from the shapes of a call.
+template <class Geometry>
+struct prefill_shape {
+  std::int32_t num_groups = 0;
+  std::int32_t capacity   = 0;  //!< plan entries of a group
+  std::size_t bytes       = 0;  //!< of workspace
+};
+
+//! Checks everything but the workspace.
+template <class Geometry>
+[[nodiscard]] status check_prefill(prefill_args const& args) noexcept {
+  kv_cache const& cache = args.attention.cache;
+  if (args.route != route::automatic && args.route != route::grouped) {
+    return status::invalid_route;
+  }
+  status checked = check_batch(args.rows, cache.blocks.num_requests);
+  if (checked == status::ok) {
+    checked = check_selection(args.selected, args.rows.num_rows);
+  }
+  if (checked == status::ok) {
+    checked = check_operands<Geometry>(args.attention, args.rows.num_rows);
+  }
+  if (checked == status::ok) {
+    checked = check_plan_size<Geometry>(args.rows.num_rows, args.selected, cache);
+  }
+  return checked == status::ok ? check_report(args.report) : checked;
+}
+
+//! Shapes of a call that check_prefill() found good.
+template <class Geometry>
+prefill_shape<Geometry> shape_of(prefill_args const& args) noexcept {
+  kv_cache const& cache = args.attention.cache;
+  prefill_shape<Geometry> shape{};
+  shape.num_groups = num_groups<Geometry>(args.rows.num_rows);
+  shape.capacity   = static_cast<std::int32_t>(group_capacity<Geometry>(max_pages_per_row(
+        args.selected, Geometry::page_tokens, cache.block_tokens, cache.blocks.width)));
+  shape.bytes      = layout_plan<Geometry>(shape.num_groups, shape.capacity).total;
+  return shape;
+}
+
+}  // namespace detail
+
+//! Bytes of workspace that prefill() needs for calls of these shapes: no pointer is looked at.
+//! @return ok, or what can_prefill() would say of the shapes; then `bytes` is untouched
+template <class Policy = qsa_policy>
+[[nodiscard]] status workspace_bytes(prefill_args const& args, std::size_t& bytes) noexcept {
+  status const checked = detail::check_prefill<geometry<Policy>>(args);
+  if (checked == status::ok) {
+    bytes = detail::shape_of<geometry<Policy>>(args).bytes;
+  }
+  return checked;
+}
+
+//! What prefill() would answer to the same arguments before it enqueues anything. Needs no device.
+//! @param workspace as for prefill()
+//! @param bytes     as for prefill()
+template <class Policy = qsa_policy>
+[[nodiscard]] status can_prefill(prefill_args const& args, void const* workspace,
+                                 std::size_t bytes) noexcept {
+  using G                            = geometry<Policy>;
+  attention_operands const& operands = args.attention;
+  std::int32_t const rows            = args.rows.num_rows;
+  status checked                     = detail::check_prefill<G>(args);
+  if (checked == status::ok) {
+    checked = detail::check_workspace(workspace, bytes, detail::shape_of<G>(args).bytes);
+  }
+  if (checked != status::ok) {
+    return checked;
+  }
+  detail::memory_ranges inputs;
+  inputs.add(args.rows, operands.cache.blocks.num_requests);
+  inputs.add(args.selected, rows);
+  inputs.add(operands.cache, operands.q.head_dim);
+  inputs.add(operands.q, rows);
+  inputs.add(detail::range_of(args.report, sizeof(plan_report)));
+  return detail::check_overlaps(
+      inputs, detail::range_of(operands.out, rows, operands.q.num_heads, operands.q.head_dim),
+      detail::range_of(operands.lse, rows, operands.q.num_heads),
+      detail::range_of(workspace, bytes));
+}
+
+//! Sparse attention of a batch of rows over a paged KV cache, each row over its own selection.
+//!
+//! For row r and query head h, with S(r) the set of tokens of r's selection that r may see and g the
+//! KV head h / (num_heads / num_kv_heads):
+//!   out[r, h] = sum over t in S(r) of softmax(scale * q[r, h] . k[t, g]) * v[t, g]
+//!   lse[r, h] = log(sum over t in S(r) of exp(scale * q[r, h] . k[t, g]))
+//! A row with an empty S(r) gets out = +0 and lse = -inf. What is in S(r), and what is dropped, is said
+//! in rules.hpp; nothing outside S(r), NaN included, changes a bit of the row's result.
+//!
+//! Shapes, strides, alignment: at the members of prefill_args. Device memory throughout.
+//! Units: lengths and strides in elements, sizes in bytes, `scale` dimensionless.
+//! Accuracy: products and sums in float, probabilities rounded to half for the product with V. The
+//! bound, with its derivation, is in test/support/tolerance.hpp.
+//! Determinism: the same inputs give the same bits on the same device, wherever the physical blocks
+//! lie and whatever the order of a selection's columns.
+//! Stream: enqueues on `stream` and returns without waiting; can be captured in a graph and replayed
+//! after the contents of the arrays changed. All arrays and `workspace` must stay alive until the
+//! stream has passed the call, and no other call may use `workspace` meanwhile. Allocates nothing.
+//! Source: online softmax, Milakov and Gimelshein, arXiv:1805.02867; tiling, Dao et al.,
+//! arXiv:2205.14135. The union of the pages of adjacent rows is this library's own subject.
+//!
+//! @tparam Policy   geometry to compile for; the shapes of the call must fit it
+//! @param workspace device memory, 256-byte aligned
+//! @param bytes     size of `workspace`, at least workspace_bytes() of the same shapes
+//! @param info      host memory, or null: which route was taken and why
+//! @return ok; what can_prefill() says; unsupported_device or cuda_error from a launch. Unless it is
+//!         one of the last two, nothing was enqueued.
+template <class Policy = qsa_policy>
+[[nodiscard]] status prefill(prefill_args const& args, void* workspace, std::size_t bytes,
+                             cudaStream_t stream, prefill_info* info = nullptr) noexcept {
+  using G              = geometry<Policy>;
+  status const checked = can_prefill<Policy>(args, workspace, bytes);
+  if (checked != status::ok) {
+    return checked;
+  }
+  if (info != nullptr) {
+    *info = {route::grouped,
+             args.route == route::grouped ? "the caller asked for it" : "it is the only route"};
+  }
+  auto const shape   = detail::shape_of<G>(args);
+  auto const planned = carve_plan<G>(workspace, shape.num_groups, shape.capacity);
+  status const made =
+      make_plan<G>(args.rows, args.selected, args.attention.cache, planned, args.report, stream);
+  return made != status::ok
+             ? made
+             : grouped_attention<G>(args.rows.num_rows, args.attention, planned, stream);
+}
+
+}  // namespace pageunion

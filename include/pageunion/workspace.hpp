@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Room 5. Byte layout of the caller's buffer, for sizing and for carving alike. Knows sizes of
+//! arrays only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <pageunion/geometry.hpp>
+#include <pageunion/plan.hpp>
+
+namespace pageunion {
+
+//! Bytes that the address of a workspace, and of each array in it, is a multiple of: what cudaMalloc
+//! guarantees.
+inline constexpr std::size_t workspace_alignment = 256;
+
+//! Where the arrays of a plan are. Offsets in bytes from the start of the workspace, each a multiple
+//! of workspace_alignment.
+struct plan_layout {
+  std::size_t addresses = 0;  //!< page_address [num_groups, capacity]
+  std::size_t masks     = 0;  //!< mask_type [num_groups, capacity]
+  std::size_t num_pages = 0;  //!< int32 [num_groups]
+  std::size_t total     = 0;  //!< bytes the caller must provide, never 0
+};
+
+//! Where the partial results of row attention are; otherwise as above.
+struct partials_layout {
+  std::size_t out   = 0;  //!< float [num_partitions, rows, num_heads, head_dim]
+  std::size_t lse   = 0;  //!< float [num_partitions, rows, num_heads]
+  std::size_t total = 0;  //!< bytes the caller must provide, never 0
+};
+
+//! The next multiple of workspace_alignment.
+constexpr std::size_t align_workspace(std::size_t bytes) noexcept {
+  return (bytes + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
+}
+
+//! Lays out a plan.
+//! @param capacity entries of a group: group_capacity()
+template <class Geometry>
+constexpr plan_layout layout_plan(std::int32_t num_groups, std::int32_t capacity) noexcept {
+  std::size_t const groups  = static_cast<std::size_t>(num_groups);
+  std::size_t const entries = groups * static_cast<std::size_t>(capacity);
+  plan_layout layout{};
+  layout.masks     = align_workspace(entries * sizeof(page_address));
+  layout.num_pages = layout.masks + align_workspace(entries * sizeof(typename Geometry::mask_type));
+  layout.total     = layout.num_pages + align_workspace(groups * sizeof(std::int32_t));
+  layout.total     = layout.total == 0 ? workspace_alignment : layout.total;
+  return layout;
+}
+
+//! Lays out the partial results of `num_partitions` partitions; none are kept of a single one.
+constexpr partials_layout layout_partials(std::int32_t num_partitions, std::int32_t num_rows,
+                                          std::int32_t num_heads, std::int32_t head_dim) noexcept {
+  std::size_t const heads = num_partitions < 2 ? 0
+                                               : static_cast<std::size_t>(num_partitions) *
+                                                     static_cast<std::size_t>(num_rows) *
+                                                     static_cast<std::size_t>(num_heads);
+  partials_layout layout{};
+  layout.lse   = align_workspace(heads * static_cast<std::size_t>(head_dim) * sizeof(float));
+  layout.total = layout.lse + align_workspace(heads * sizeof(float));
+  layout.total = layout.total == 0 ? workspace_alignment : layout.total;
+  return layout;
+}
+
+//! The plan's arrays in a workspace that layout_plan() laid out.
+template <class Geometry>
+plan<Geometry> carve_plan(void* workspace, std::int32_t num_groups,
+                          std::int32_t capacity) noexcept {
+  plan_layout const layout = layout_plan<Geometry>(num_groups, capacity);
+  auto* const bytes        = static_cast<unsigned char*>(workspace);
+  plan<Geometry> planned{};
+  planned.addresses  = reinterpret_cast<page_address*>(bytes + layout.addresses);
+  planned.masks      = reinterpret_cast<typename Geometry::mask_type*>(bytes + layout.masks);
+  planned.num_pages  = reinterpret_cast<std::int32_t*>(bytes + layout.num_pages);
+  planned.num_groups = num_groups;
+  planned.capacity   = capacity;
+  return planned;
+}
+
+}  // namespace pageunion
