@@ -13,6 +13,9 @@
 // expect-error 11: group_rows * page_tokens must be at most 64
 // expect-error 12: head_dim / warps must be a multiple of 16
 // expect-error 13: the output sums need more than 128 registers of each thread
+// expect-error 14: warp_tiles must be 1 or 2
+// expect-error 15: warps * warp_tiles tiles must have at most 32 pages
+// expect-error 16: lane_vectors must be 2 or 4
 #include <pageunion/geometry.hpp>
 
 struct policy : pageunion::qsa_policy {
@@ -45,6 +48,13 @@ struct policy : pageunion::qsa_policy {
 #elif PAGEUNION_CASE == 13
   static constexpr int group_rows   = 16;
   static constexpr int heads_per_kv = 12;
+#elif PAGEUNION_CASE == 14
+  static constexpr int warp_tiles = 3;
+#elif PAGEUNION_CASE == 15
+  static constexpr int warps      = 8;
+  static constexpr int warp_tiles = 2;
+#elif PAGEUNION_CASE == 16
+  static constexpr int lane_vectors = 3;
 #endif
 };
 
