@@ -28,6 +28,7 @@ struct heads12_policy : qsa_policy {
 struct group16_policy : qsa_policy {
   static constexpr int group_rows = 16;
   static constexpr int warps      = 8;
+  static constexpr int warp_tiles = 1;
 };
 
 //! Calls `body(geometry)` with the instance for a problem and a group width. Ends the program, with

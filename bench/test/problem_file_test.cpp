@@ -169,8 +169,10 @@ std::vector<breakage> breakages() {
        [](parts& p) { p.header["q"].erase("data_offsets"); },
        {"q", "data_offsets"}},
       {"data_offsets of the wrong size",
-       [](parts& p) { p.header["k"]["data_offsets"][1] = 16; },
-       {"k", "bytes by its shape"}},
+       [](parts& p) {
+         p.header["row_position"]["data_offsets"] = {0, 40};
+       },
+       {"row_position", "48 bytes by its shape"}},
       {"data_offsets that run backwards",
        [](parts& p) {
          p.header["k"]["data_offsets"] = {64, 0};
@@ -194,7 +196,7 @@ TEST_CASE("a problem written and read back has the same bits", "[problem_file]")
   shape.layout                = layout;
   shape.kind                  = kind;
   bench::problem p            = bench::make_workload(shape);
-  p.scale                     = 0.1f;
+  p.scale                     = 1.0f / 3.0f;  // needs nine digits
   p.name                      = "a name with \"quotes\"";
   if (has_counts && kind == pageunion::selection_kind::tokens) {
     p.counts = {1, 2, 3, 4, 5, 99};
