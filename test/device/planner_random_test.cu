@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The planner against a brute-force plan of the host on random adversarial problems: plan and report,
+// by the shape in use and by one so small that every problem needs several windows and lists.
+#include <cstdint>
+
+#include <pageunion/geometry.hpp>
+
+#include "support/catch.hpp"
+#include "support/planner_problem.hpp"
+#include "support/planner_run.cuh"
+
+namespace {
+
+using namespace pageunion;
+using namespace pageunion::test;
+
+template <int PageTokens, int GroupRows, int HeadsPerKv, int HeadDim>
+struct policy_of : qsa_policy {
+  static constexpr int page_tokens  = PageTokens;
+  static constexpr int group_rows   = GroupRows;
+  static constexpr int heads_per_kv = HeadsPerKv;
+  static constexpr int head_dim     = HeadDim;
+  static constexpr int warps        = GroupRows == 16 && HeadDim == 256 ? 8 : 4;
+  static constexpr int warp_tiles   = warps == 8 ? 1 : 2;
+};
+
+// 5 x 420 problems; a CPU is given fewer.
+#ifdef PAGEUNION_EXECUTOR
+constexpr std::uint64_t num_problems = 40;
+#else
+constexpr std::uint64_t num_problems = 420;
+#endif
+
+}  // namespace
+
+TEMPLATE_TEST_CASE_SIG("random adversarial problems plan as on the host", "[planner]",
+                       ((int PageTokens, int GroupRows, int HeadsPerKv, int HeadDim), PageTokens,
+                        GroupRows, HeadsPerKv, HeadDim),
+                       (4, 8, 6, 256), (4, 8, 4, 128), (8, 8, 2, 64), (4, 16, 6, 256),
+                       (16, 4, 4, 64)) {
+  using planned_geometry = geometry<policy_of<PageTokens, GroupRows, HeadsPerKv, HeadDim>>;
+  for (std::uint64_t seed = 1; seed <= num_problems; ++seed) {
+    CAPTURE(seed);
+    adversarial_problem const drawn(PageTokens, seed);
+    REQUIRE(plan_and_compare<planned_geometry>(drawn.get()) == "");
+  }
+}
