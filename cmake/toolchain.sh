@@ -69,7 +69,7 @@ toolchain_install() {
   toolchain_apt_update
   for package in "$@"; do
     if toolchain_has_candidate "$package" ||
-      { toolchain_add_components && toolchain_has_candidate "$package"; }; then
+      toolchain_add_components "$package"; then
       found+=("$package")
     else
       toolchain_say "the distribution has no package $package"
@@ -89,9 +89,9 @@ toolchain_install() {
 
 # The CUDA toolkit is in Debian's non-free and in Ubuntu's multiverse. Writes one file of our own with
 # the missing components of the distribution's archives that are already in use (same address, suite
-# and key), and touches no other file. Done once; non-zero if there was nothing to add.
+# and key), and touches no other file. Done once, and undone if it does not bring the package named.
 toolchain_add_components() {
-  local folder=/etc/apt/sources.list.d id codename wanted origin addresses text awk_functions
+  local folder=/etc/apt/sources.list.d id codename wanted origin addresses text file awk_functions
   id=$(. /etc/os-release && printf '%s' "$ID")
   codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
   case "$id" in
@@ -124,7 +124,7 @@ toolchain_add_components() {
                     RLENGTH - (substr($0, RSTART, 1) == "\n") - length(name) - 1)
     }'
   # Stanzas of *.sources first; where there are none, lines of sources.list and *.list.
-  text=$(cat /dev/null "$folder"/*.sources 2> /dev/null |
+  text=$(for file in "$folder"/*.sources; do cat "$file" 2> /dev/null; echo; done |
     awk -v RS= -v ORS='\n\n' -v wanted="$wanted" -v addresses="$addresses" -v codename="$codename" \
       "$awk_functions"'
       field("Components") ~ /(^| )main( |$)/ && field("Types") ~ /deb( |$)/ &&
@@ -134,7 +134,7 @@ toolchain_add_components() {
           print
         }
       }')
-  local file=$folder/pageunion.sources
+  file=$folder/pageunion.sources
   if [ -z "$text" ]; then
     file=$folder/pageunion.list
     text=$(cat /dev/null /etc/apt/sources.list "$folder"/*.list 2> /dev/null |
@@ -152,12 +152,12 @@ toolchain_add_components() {
   printf '%s\n' "$text" | toolchain_as_root tee "$file" > /dev/null || return 1
   toolchain_say "wrote $file (components $wanted)"
   toolchain_apt_updated=no
-  if ! toolchain_apt update; then
+  toolchain_apt_update
+  if ! toolchain_has_candidate "$1"; then
     toolchain_as_root rm -f "$file"
-    toolchain_say "apt-get update failed with it: removed $file again"
+    toolchain_say "it brings no $1: removed $file again"
     return 1
   fi
-  toolchain_apt_updated=yes
 }
 
 # Every nvcc that could be meant, best first.
@@ -261,8 +261,7 @@ toolchain_install_cuda() {
 toolchain_without_cuda() { printf '%s' "$1" | tr ':' '\n' | grep -vi cuda | paste -sd: -; }
 
 toolchain_cmake_is_new_enough() {
-  command -v cmake > /dev/null &&
-    printf '3.24\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')" | sort -VC
+  printf '3.24\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')" | sort -VC
 }
 
 toolchain_main() {
@@ -302,22 +301,23 @@ toolchain_main() {
     export CPLUS_INCLUDE_PATH="$hidden${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}"
   fi
   if ! toolchain_find_cuda && ! { toolchain_can_install && toolchain_install_cuda; }; then
-    missing+=("nvidia-cuda-toolkit")
+    missing+=(nvidia-cuda-toolkit)
     toolchain_say "no CUDA toolkit that builds for sm_70, with a host compiler that it accepts." \
       "CUDA 11.x and 12.x can (13 cannot): the packages nvidia-cuda-toolkit and g++-11 (on Debian" \
       "with the component non-free), or https://developer.nvidia.com/cuda-toolkit-archive. If it" \
       "is installed already, name it: CUDACXX=/path/to/nvcc CUDAHOSTCXX=g++-11."
   fi
-  if ! toolchain_cmake_is_new_enough; then
-    missing+=("cmake>=3.24")
-    toolchain_say "CMake 3.24 or later is needed. Get one with 'pip install cmake', from" \
-      "https://apt.kitware.com or from https://cmake.org/download, and put it first in PATH."
-  fi
   if [ "${#missing[@]}" -gt 0 ]; then
     toolchain_say "missing: ${missing[*]}"
     toolchain_can_install ||
-      toolchain_say "cannot install (no apt-get, or neither root nor a sudo without password);" \
-        "with those rights: apt-get install ${missing[*]}"
+      toolchain_say "they cannot be installed from here: that needs apt-get, and root or a sudo" \
+        "without password. With those rights: apt-get install ${missing[*]}"
+    return 1
+  fi
+  if ! toolchain_cmake_is_new_enough; then
+    toolchain_say "$(cmake --version | sed -n 1p) is too old: 3.24 or later is needed. Get one with" \
+      "'pip install cmake', from https://apt.kitware.com or from https://cmake.org/download, and" \
+      "put it first in PATH."
     return 1
   fi
 
