@@ -26,9 +26,11 @@ struct heads12_policy : qsa_policy {
 //! Wider groups, for the planner: the attention of six m-tiles needs more shared memory than an SM
 //! of the first target has.
 struct group16_policy : qsa_policy {
-  static constexpr int group_rows = 16;
-  static constexpr int warps      = 8;
-  static constexpr int warp_tiles = 1;
+  static constexpr int group_rows   = 16;
+  static constexpr int warps        = 8;
+  static constexpr int warp_tiles   = 1;
+  static constexpr int lane_vectors = 2;
+  static constexpr int ctas_per_sm  = 1;
 };
 
 //! Calls `body(geometry)` with the instance for a problem and a group width. Ends the program, with

@@ -33,7 +33,7 @@ struct qsa_policy {
   static constexpr int heads_per_kv     = 6;       //!< query heads of a KV head
   static constexpr int head_dim         = 256;     //!< elements of a Q, K or V row of one head
   static constexpr int warps            = 4;       //!< warps of an attention CTA
-  static constexpr int warp_tiles       = 1;       //!< 16-token tiles that a warp scores at once
+  static constexpr int warp_tiles       = 2;       //!< 16-token tiles that a warp scores at once
   static constexpr int lane_vectors     = 4;       //!< 16-byte loads of a lane in flight
   static constexpr int ctas_per_sm      = 2;       //!< attention CTAs that must fit on an SM
   static constexpr int partition_tokens = 1024;    //!< selected tokens of a row-attention CTA
@@ -70,10 +70,13 @@ struct geometry {
                 "head_dim must be 64, 128 or 256");
   static_assert(warps == 4 || warps == 8, "warps must be 4 or 8: one or two per quarter of an SM");
   static_assert(warp_tiles == 1 || warp_tiles == 2, "warp_tiles must be 1 or 2");
-  static_assert(ctas_per_sm == 1 || ctas_per_sm == 2, "ctas_per_sm must be 1 or 2");
+  static_assert(ctas_per_sm >= 1 && ctas_per_sm <= 4, "ctas_per_sm must be 1 to 4");
   static_assert(partition_tokens > 0 && partition_tokens % (warps * warp_tiles * edge) == 0,
                 "partition_tokens must be a positive multiple of the tokens of a step, "
                 "16 * warps * warp_tiles");
+  //! Pages of a row-attention CTA.
+  static constexpr int partition_pages = partition_tokens / page_tokens;
+
   static_assert(std::is_same<cache_element, __half>::value,
                 "cache_element must be __half: no other K and V element is implemented");
 
@@ -123,5 +126,18 @@ struct geometry {
                 "the output sums need more than 128 registers of each thread: take 8 warps, or "
                 "halve group_rows");
 };
+
+//! The same work one row at a time: an m-tile holds the heads of a row.
+template <class Policy>
+struct row_policy : Policy {
+  static constexpr int group_rows  = 1;
+  static constexpr int warps       = 4;
+  static constexpr int warp_tiles  = 1;
+  static constexpr int ctas_per_sm = 3;
+};
+
+//! Geometry of the row attention that goes with the groups of a geometry.
+template <class Geometry>
+using row_geometry = geometry<row_policy<typename Geometry::policy>>;
 
 }  // namespace pageunion

@@ -18,13 +18,17 @@ struct twelve_head_policy : qsa_policy {
   static constexpr int heads_per_kv = 12;
   static constexpr int warps        = 8;
   static constexpr int warp_tiles   = 1;
+  static constexpr int lane_vectors = 2;
+  static constexpr int ctas_per_sm  = 1;
 };
 
 //! 16 rows of 4 tokens: masks of 64 bits.
 struct wide_group_policy : qsa_policy {
-  static constexpr int group_rows = 16;
-  static constexpr int warps      = 8;
-  static constexpr int warp_tiles = 1;
+  static constexpr int group_rows   = 16;
+  static constexpr int warps        = 8;
+  static constexpr int warp_tiles   = 1;
+  static constexpr int lane_vectors = 2;
+  static constexpr int ctas_per_sm  = 1;
 };
 
 //! One m-tile, one category, a page to a tile.

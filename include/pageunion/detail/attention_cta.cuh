@@ -22,17 +22,17 @@ namespace pageunion::detail {
 
 //! The rows of one CTA, all heads of one KV head, in these phases:
 //!
-//!   load_queries | per step: score, weigh | accumulate | reduce_sums | store
+//!   load_queries | per step: score_tiles, select | weigh | accumulate | reduce_sums | store
 //!
-//! A bar is a CTA barrier. A step has warp_tiles tiles of 16 tokens per warp. In score and weigh each warp owns
-//! its tiles' tokens, in accumulate each warp owns head_dim / warps elements of the output, so that
-//! every element of K and V is staged by the one warp that multiplies it, and only the weights cross
-//! warps. They have two buffers: the barrier that ends weigh also says that all warps have finished
-//! accumulate of the step before, so that one barrier a step is enough.
+//! A bar is a CTA barrier. A step has warp_tiles tiles of 16 tokens per warp. In score_tiles, select and
+//! weigh each warp owns its tiles' tokens, in accumulate each warp owns head_dim / warps elements of the
+//! output, so that every element of K and V is staged by the one warp that multiplies it, and only
+//! the weights cross warps.
 //!
-//! weigh takes the rows' references (maxima so far) as they are; only if a score exceeds its
-//! reference by more than rescale_threshold, rescale moves that row's reference and weigh is done
-//! again: exact, since outputs and sums share the reference.
+//! The barrier after select also says that all warps have finished accumulate of the step before, and
+//! that a selected score exceeds its row's reference (a maximum so far) by more than
+//! rescale_threshold: only then, rescale moves that row's reference. Exact, since outputs and sums
+//! share the reference.
 //! Source: online softmax, Milakov and Gimelshein, arXiv:1805.02867; tiling, Dao et al.,
 //! arXiv:2205.14135, algorithm 1.
 //!
@@ -59,14 +59,6 @@ class attention_cta {
       keys::slot_halves > values::slot_halves ? keys::slot_halves : values::slot_halves;
   //! Sums of weights that a thread keeps of each m-tile; sum_row() says whose they are.
   static constexpr int lane_sums = 2;
-  //! Two buffers of weights save a barrier a step, where shared memory has room for them.
-  static constexpr int bytes_but_weights =
-      static_cast<int>(sizeof(__half)) * (m_edge * query_pitch + G::warps * slot_halves) +
-      static_cast<int>(sizeof(float)) * 2 * m_edge;
-  static constexpr int weight_bytes = static_cast<int>(sizeof(__half)) * m_edge * weight_pitch;
-  static constexpr int weight_buffers =
-      (bytes_but_weights + 2 * weight_bytes) * G::ctas_per_sm <= sm70_limits::smem_bytes_per_sm ? 2
-                                                                                                : 1;
   static_assert(keys::num_tokens == G::warp_tiles * edge, "a key slice must be a warp's tokens");
   static_assert(G::step_tiles % value_tiles == 0, "a step must be a whole number of value slices");
 
@@ -83,17 +75,16 @@ class attention_cta {
   //! WMMA operands start on 32-byte boundaries.
   struct shared_storage {
     alignas(32) __half query[m_edge * query_pitch];
-    alignas(
-        32) __half weight[weight_buffers][m_edge * weight_pitch];  // between uses, per-warp values
-    alignas(32) __half slot[G::warps][slot_halves];                // each warp's own
+    alignas(32) __half weight[m_edge * weight_pitch];  // at other times, values per warp and m-row
+    alignas(32) __half slot[G::warps][slot_halves];    // each warp's own
     alignas(32) float reference[m_edge];
     alignas(32) float factor[m_edge];
   };
   static_assert(sizeof(shared_storage) * G::ctas_per_sm <= sm70_limits::smem_bytes_per_sm,
                 "the shared memory of ctas_per_sm CTAs must fit an SM: lower ctas_per_sm, or halve "
                 "group_rows");
-  static_assert(sizeof(__half[m_edge * weight_pitch]) >= sizeof(float[G::warps * m_edge]),
-                "a weight buffer must hold one float per warp and m-row");
+  static_assert(sizeof(shared_storage::weight) >= sizeof(float) * G::warps * m_edge,
+                "the weights' memory must hold one float per warp and m-row");
 
   //! @param first_row row of the batch that the CTA's row 0 is
   //! @param num_rows  rows of the CTA that exist
@@ -150,16 +141,12 @@ class attention_cta {
     for (int step = 0; step < num_steps; ++step) {
       score_fragments score;
       score_tiles(score);
-      int const buffer = step % weight_buffers;
-      float sums[G::m_tiles][lane_sums];
-      while (__syncthreads_or(weigh(score, buffer, sums)) != 0) {
-        rescale(score, buffer);
+      if (__syncthreads_or(select(score)) != 0) {
+        rescale(score);
       }
-      add_sums(sums);
-      accumulate(buffer, step + 1);
-      if (weight_buffers == 1) {
-        __syncthreads();
-      }
+      weigh(score);
+      __syncthreads();
+      accumulate(step + 1);
     }
   }
   __device__ void reset() {
@@ -221,19 +208,18 @@ class attention_cta {
     hide_origin(entry.block);
     hide_origin(entry.first_token);
     keys_.begin_step(entry);
-    keys_.find(key_addresses_, warp_ * G::warp_tiles * G::tile_pages);
+    keys_.find(addresses_, warp_ * G::warp_tiles * G::tile_pages);
     load_keys(0);
     values_.begin_step(entry);
     bool const exists = lane_ < G::step_pages && step * G::step_pages + lane_ < pages_.num_pages();
     masks_.begin_step(exists ? entry.mask : mask_type{0});
   }
   __device__ void load_keys(int key_slice) {
-    load_slice(staged_, key_addresses_, key_slice * keys::num_dims);
+    load_slice(staged_, addresses_, key_slice * keys::num_dims);
   }
   __device__ void load_values(int value_slice) {
-    lane_addresses<G::lane_vectors> addresses;
-    values_.find(addresses, value_slice * value_tiles * G::tile_pages);
-    load_slice(staged_, addresses, 0);
+    values_.find(addresses_, value_slice * value_tiles * G::tile_pages);
+    load_slice(staged_, addresses_, 0);
   }
 
   //! The m-tiles that a product is done for: all of them, known at compile time.
@@ -258,7 +244,7 @@ class attention_cta {
         nvcuda::wmma::fill_fragment(fragment, 0.0f);
       }
     }
-#pragma unroll 1
+#pragma unroll 2
     for (int s = 0; s < key_slices; ++s) {
       store_slice<keys>(staged_, slot_);
       __syncwarp();
@@ -277,28 +263,22 @@ class attention_cta {
   }
   template <class MTiles>
   __device__ void multiply_keys(score_fragments& score, int s, MTiles is_wanted) {
-    constexpr int steps = keys::num_dims / edge;
-    key_fragment key[G::warp_tiles][steps];
 #pragma unroll
-    for (int d = 0; d < steps; ++d) {
+    for (int d = 0; d < keys::num_dims; d += edge) {
+      key_fragment key[G::warp_tiles];
 #pragma unroll
       for (int n = 0; n < G::warp_tiles; ++n) {
-        nvcuda::wmma::load_matrix_sync(key[n][d], slot_ + n * edge * keys::pitch + d * edge,
-                                       keys::pitch);
+        nvcuda::wmma::load_matrix_sync(key[n], slot_ + n * edge * keys::pitch + d, keys::pitch);
       }
-    }
 #pragma unroll
-    for (int t = 0; t < G::m_tiles; ++t) {
-      if (is_wanted(t)) {
-#pragma unroll
-        for (int d = 0; d < steps; ++d) {
+      for (int t = 0; t < G::m_tiles; ++t) {
+        if (is_wanted(t)) {
           row_fragment query;
           nvcuda::wmma::load_matrix_sync(
-              query, smem_.query + t * edge * query_pitch + s * keys::num_dims + d * edge,
-              query_pitch);
+              query, smem_.query + t * edge * query_pitch + s * keys::num_dims + d, query_pitch);
 #pragma unroll
           for (int n = 0; n < G::warp_tiles; ++n) {
-            nvcuda::wmma::mma_sync(score.tile[n][t], query, key[n][d], score.tile[n][t]);
+            nvcuda::wmma::mma_sync(score.tile[n][t], query, key[n], score.tile[n][t]);
           }
         }
       }
@@ -327,31 +307,23 @@ class attention_cta {
             (mask_type{1} << Elements::column_step(i))) != 0;
   }
 
-  //! weight = exp2(scale * score - reference) where selected, else 0, and the sums of the weights.
-  //! The select also keeps NaN scores of other rows' tokens out.
+  //! score = scale * score where selected, else -inf, in base 2: which also ends NaN scores of other
+  //! rows' tokens.
   //! @return true if a selected score exceeds its reference by more than rescale_threshold
-  __device__ bool weigh(score_fragments const& score, int buffer,
-                        float (&sums)[G::m_tiles][lane_sums]) {
-#pragma unroll
-    for (int t = 0; t < G::m_tiles; ++t) {
-      sums[t][0] = 0.0f;
-      sums[t][1] = 0.0f;
-    }
+  __device__ bool select(score_fragments& score) {
     map_.hide_origin();
     float growth = 0.0f;
 #pragma unroll
     for (int n = 0; n < G::warp_tiles; ++n) {
-      int const tile = warp_ * G::warp_tiles + n;
-      growth         = fmaxf(growth, map_.is_regular()
-                                         ? weigh_tile<regular_elements>(score.tile[n], tile, buffer, sums)
-                                         : weigh_tile<lone_elements>(score.tile[n], tile, buffer, sums));
+      growth = fmaxf(growth, map_.is_regular() ? select_tile<regular_elements>(score, n)
+                                               : select_tile<lone_elements>(score, n));
     }
     return growth > rescale_threshold;
   }
   //! @return the largest excess of a selected score over its reference, at least 0
   template <class Elements>
-  __device__ float weigh_tile(sum_fragment const (&score)[G::m_tiles], int tile, int buffer,
-                              float (&sums)[G::m_tiles][lane_sums]) {
+  __device__ float select_tile(score_fragments& score, int n) {
+    int const tile = warp_ * G::warp_tiles + n;
     mask_type masks[accumulator_map::num_elements];
     load_masks<Elements>(masks, tile);
     unsigned const active = masks_.active_m_tiles(tile);
@@ -359,21 +331,48 @@ class attention_cta {
 #pragma unroll
     for (int t = 0; t < G::m_tiles; ++t) {
       if ((active >> t & 1u) != 0) {
+#pragma unroll
+        for (int i = 0; i < accumulator_map::num_elements; ++i) {
+          float& element        = score.tile[n][t].x[i];
+          float const reference = smem_.reference[t * edge + map_.row(Elements::row_leader(i))];
+          element = is_selected<Elements>(masks, t, i) ? element * params_.scale_log2 : -INFINITY;
+          growth  = fmaxf(growth, element - reference);
+        }
+      }
+    }
+    return growth;
+  }
+
+  //! weight = exp2(score - reference), and the sums of the weights.
+  __device__ void weigh(score_fragments const& score) {
+    map_.hide_origin();
+#pragma unroll
+    for (int n = 0; n < G::warp_tiles; ++n) {
+      if (map_.is_regular()) {
+        weigh_tile<regular_elements>(score, n);
+      } else {
+        weigh_tile<lone_elements>(score, n);
+      }
+    }
+  }
+  template <class Elements>
+  __device__ void weigh_tile(score_fragments const& score, int n) {
+    int const tile        = warp_ * G::warp_tiles + n;
+    unsigned const active = masks_.active_m_tiles(tile);
+#pragma unroll
+    for (int t = 0; t < G::m_tiles; ++t) {
+      if ((active >> t & 1u) != 0) {
         sum_fragment weight;
 #pragma unroll
         for (int i = 0; i < accumulator_map::num_elements; ++i) {
           float const reference = smem_.reference[t * edge + map_.row(Elements::row_leader(i))];
-          float const above     = score[t].x[i] * params_.scale_log2 - reference;
-          float const exponent  = is_selected<Elements>(masks, t, i) ? above : -INFINITY;
-          growth                = fmaxf(growth, exponent);
-          weight.x[i]           = exp2f(exponent);
+          weight.x[i]           = exp2_flushed(score.tile[n][t].x[i] - reference);
         }
-        sum_elements(Elements{}, weight, sums[t]);
+        sum_elements(Elements{}, weight, sum_[t]);
         store_as_half(Elements{}, map_, weight,
-                      smem_.weight[buffer] + t * edge * weight_pitch + tile * edge, weight_pitch);
+                      smem_.weight + t * edge * weight_pitch + tile * edge, weight_pitch);
       }
     }
-    return growth;
   }
 
   //! Sums of a fragment's elements by row, each lane its share: of the rows of its own elements, or,
@@ -399,35 +398,23 @@ class attention_cta {
   //! The row, within its m-tile, of a lane's sum k.
   __device__ int sum_row(int k) const { return map_.is_regular() ? map_.row(2 * k) : lane_ / 2; }
 
-  __device__ void add_sums(float const (&sums)[G::m_tiles][lane_sums]) {
-#pragma unroll
-    for (int t = 0; t < G::m_tiles; ++t) {
-#pragma unroll
-      for (int k = 0; k < lane_sums; ++k) {
-        sum_[t][k] += sums[t][k];
-      }
-    }
-  }
-
-  //! A value per warp and m-row, [warps, m_edge], in a weight buffer that holds nothing else now.
-  __device__ float* warp_values(int buffer) const {
-    return reinterpret_cast<float*>(smem_.weight[buffer]);
-  }
+  //! A value per warp and m-row, [warps, m_edge], where the weights are while there are none.
+  __device__ float* warp_values() const { return reinterpret_cast<float*>(smem_.weight); }
 
   //! Moves the references of those rows that a selected score of this step outgrew to the row's
   //! maximum, and brings outputs and sums of these rows, and of no other, to the new reference.
-  __device__ void rescale(score_fragments const& score, int buffer) {
-    find_row_maxima(score, warp_values(buffer) + warp_ * m_edge);
+  __device__ void rescale(score_fragments const& score) {
+    find_row_maxima(score, warp_values() + warp_ * m_edge);
     __syncthreads();
     for (int m = static_cast<int>(threadIdx.x); m < m_edge; m += G::threads) {
       float maximum = -FLT_MAX;
 #pragma unroll
       for (int w = 0; w < G::warps; ++w) {
-        maximum = fmaxf(maximum, warp_values(buffer)[w * m_edge + m]);
+        maximum = fmaxf(maximum, warp_values()[w * m_edge + m]);
       }
       float const old     = smem_.reference[m];
       bool const outgrown = maximum - old > rescale_threshold;
-      smem_.factor[m]     = outgrown ? exp2f(old - maximum) : 1.0f;
+      smem_.factor[m]     = outgrown ? exp2_flushed(old - maximum) : 1.0f;
       smem_.reference[m]  = outgrown ? maximum : old;
     }
     __syncthreads();
@@ -455,42 +442,34 @@ class attention_cta {
   //! @param maxima [m_edge], this warp's
   __device__ void find_row_maxima(score_fragments const& score, float* maxima) {
     auto* const scratch = reinterpret_cast<float*>(slot_);
-    int const column    = lane_ % 2 * (edge / 2);
 #pragma unroll
-    for (int n = 0; n < G::warp_tiles; ++n) {
-      mask_type masks[accumulator_map::num_elements];
-      load_masks<lone_elements>(masks, warp_ * G::warp_tiles + n);
+    for (int t = 0; t < G::m_tiles; ++t) {
+      float maximum = -FLT_MAX;
 #pragma unroll
-      for (int t = 0; t < G::m_tiles; ++t) {
-        sum_fragment selected;
+      for (int n = 0; n < G::warp_tiles; ++n) {
+        if ((masks_.active_m_tiles(warp_ * G::warp_tiles + n) >> t & 1u) != 0) {
+          nvcuda::wmma::store_matrix_sync(scratch, score.tile[n][t], edge,
+                                          nvcuda::wmma::mem_row_major);
+          __syncwarp();
 #pragma unroll
-        for (int i = 0; i < accumulator_map::num_elements; ++i) {
-          selected.x[i] = is_selected<lone_elements>(masks, t, i)
-                              ? score.tile[n][t].x[i] * params_.scale_log2
-                              : -FLT_MAX;
+          for (int i = 0; i < edge / 2; ++i) {
+            maximum = fmaxf(maximum, scratch[lane_ * (edge / 2) + i]);
+          }
+          __syncwarp();
         }
-        nvcuda::wmma::store_matrix_sync(scratch, selected, edge, nvcuda::wmma::mem_row_major);
-        __syncwarp();
-        float maximum = -FLT_MAX;
-#pragma unroll
-        for (int i = 0; i < edge / 2; ++i) {
-          maximum = fmaxf(maximum, scratch[lane_ / 2 * edge + column + i]);
-        }
-        maximum = fmaxf(maximum, __shfl_xor_sync(every_lane, maximum, 1));
-        if (column == 0) {
-          float& row_maximum = maxima[t * edge + lane_ / 2];
-          row_maximum        = n == 0 ? maximum : fmaxf(row_maximum, maximum);
-        }
-        __syncwarp();
+      }
+      maximum = fmaxf(maximum, __shfl_xor_sync(every_lane, maximum, 1));
+      if (lane_ % 2 == 0) {
+        maxima[t * edge + lane_ / 2] = maximum;
       }
     }
   }
 
   //! out += weight V for this warp's elements of head_dim.
   //! Ends by beginning step `next` and so issuing the loads of its first keys.
-  __device__ void accumulate(int buffer, int next) {
+  __device__ void accumulate(int next) {
     page_entry<G> const entry = load_entry(next);
-#pragma unroll 1
+#pragma unroll 2
     for (int s = 0; s < value_slices; ++s) {
       unsigned active[value_tiles];
 #pragma unroll
@@ -510,7 +489,7 @@ class attention_cta {
       }
 #pragma unroll
       for (int i = 0; i < value_tiles; ++i) {
-        __half const* const weight = smem_.weight[buffer] + (s * value_tiles + i) * edge;
+        __half const* const weight = smem_.weight + (s * value_tiles + i) * edge;
         __half const* const value  = slot_ + i * edge * values::pitch;
         if (active[i] == every_m_tile_bits) {
           multiply_values(weight, value, every_m_tile{});
@@ -600,7 +579,7 @@ class attention_cta {
         for (int i = 0; i < edge; ++i) {
           sum += scratch[lane_ * edge + i];
         }
-        warp_values(0)[warp_ * m_edge + t * edge + lane_] = sum;
+        warp_values()[warp_ * m_edge + t * edge + lane_] = sum;
       }
       __syncwarp();
     }
@@ -609,7 +588,7 @@ class attention_cta {
       float total = 0.0f;
 #pragma unroll
       for (int w = 0; w < G::warps; ++w) {
-        total += warp_values(0)[w * m_edge + m];
+        total += warp_values()[w * m_edge + m];
       }
       smem_.factor[m] = 1.0f / total;
       output_.store_lse(m, smem_.reference[m] + log2f(total));
@@ -655,8 +634,8 @@ class attention_cta {
   page_reader<G, keys> keys_;
   page_reader<G, values> values_;
   page_masks<G> masks_;
-  lane_addresses<G::lane_vectors> key_addresses_;  // of the current step
-  lane_share<G::lane_vectors> staged_;             // the slice in flight
+  lane_addresses<G::lane_vectors> addresses_;  // of the slice to load next
+  lane_share<G::lane_vectors> staged_;         // the slice in flight
   sum_fragment out_[G::m_tiles][G::value_columns];
   float sum_[G::m_tiles][lane_sums];
 };
