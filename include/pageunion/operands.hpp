@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
 //! Room 3. What an attention call reads and writes besides the selection: queries, the cache,
-//! outputs, scale. Views of device memory (host memory for the reference), nothing checked or owned.
+//! outputs, scale, partial results. Views of device memory (host memory for the reference), nothing
+//! checked or owned.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -50,6 +51,28 @@ struct attention_operands {
   output_view out;
   lse_view lse;
   float scale = 1.0f;  //!< multiplies q . k, dimensionless, finite
+};
+
+//! Where row attention keeps the results of a row's partitions until they are merged; float, without
+//! gaps. With one partition nothing is kept and the arrays may be null.
+struct row_partials {
+  float* out = nullptr;  //!< [num_partitions, rows, num_heads, head_dim], 16-byte aligned
+  float* lse = nullptr;  //!< [num_partitions, rows, num_heads], in base 2
+  std::int32_t num_partitions = 1;  //!< partitions that the arrays have room for
+};
+
+//! Results of the same rows and heads over sets of tokens that have no token in common: partitions of
+//! a row, or the shards of a cache. Strides in elements, none negative.
+struct partial_view {
+  float const* out = nullptr;  //!< [partials, rows, num_heads, head_dim], 16-byte aligned
+  float const* lse = nullptr;  //!< [partials, rows, num_heads]; -inf = no token, out is not read
+  log_base base    = log_base::natural;  //!< of lse
+  std::int64_t out_partial_stride = 0;   //!< between two partials, a multiple of 4
+  std::int64_t out_row_stride     = 0;   //!< between two rows, a multiple of 4
+  std::int64_t out_head_stride    = 0;   //!< between two heads, a multiple of 4
+  std::int64_t lse_partial_stride = 0;   //!< between two partials
+  std::int64_t lse_row_stride     = 0;   //!< between two rows
+  std::int64_t lse_head_stride    = 1;   //!< between two heads
 };
 
 }  // namespace pageunion

@@ -15,7 +15,6 @@ enum class status : int {
   null_k,
   null_v,
   null_out,
-  null_lse,
   null_selection,
   null_row_request,
   null_row_position,
@@ -34,6 +33,7 @@ enum class status : int {
   misaligned_selection,
   misaligned_batch,
   misaligned_workspace,
+  misaligned_partials,
   misaligned_report,
 
   // Shapes.
@@ -92,8 +92,6 @@ constexpr char const* to_string(status s) noexcept {
       return "cache.v is null: expected half [num_blocks, block_tokens, num_kv_heads, head_dim]";
     case status::null_out:
       return "out is null: expected half or float [rows, num_heads, head_dim] in device memory";
-    case status::null_lse:
-      return "lse is null: expected float [rows, num_heads] in device memory";
     case status::null_selection:
       return "the selection's table is null: expected int32 [rows, width] in device memory";
     case status::null_row_request:
@@ -126,6 +124,8 @@ constexpr char const* to_string(status s) noexcept {
       return "an array of rows or cache.blocks is misaligned: int32 needs 4 bytes, int64 needs 8";
     case status::misaligned_workspace:
       return "workspace is misaligned: its address must be a multiple of 256 bytes";
+    case status::misaligned_partials:
+      return "the partial results are misaligned: out needs 16 bytes, lse needs 4";
     case status::misaligned_report:
       return "report is misaligned: its address must be a multiple of 8 bytes";
     case status::invalid_num_rows:
@@ -151,7 +151,7 @@ constexpr char const* to_string(status s) noexcept {
     case status::invalid_max_pages:
       return "max_pages is invalid: expected 0 (derive it) or a positive number of pages per row";
     case status::invalid_num_partials:
-      return "num_partials is invalid: expected 0 or more";
+      return "the number of partial results is invalid: expected 0 or more, or what a row needs";
     case status::invalid_q_stride:
       return "a stride of q is invalid: expected non-negative multiples of 8 elements";
     case status::invalid_k_stride:

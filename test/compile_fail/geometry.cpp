@@ -6,7 +6,7 @@
 // expect-error 4: heads_per_kv must be 1 to 16
 // expect-error 5: head_dim must be 64, 128 or 256
 // expect-error 6: warps must be 4 or 8
-// expect-error 7: ctas_per_sm must be 1 or 2
+// expect-error 7: ctas_per_sm must be 1 to 4
 // expect-error 8: partition_tokens must be a positive multiple of the tokens of a step
 // expect-error 9: partition_tokens must be a positive multiple of the tokens of a step
 // expect-error 10: cache_element must be __half
@@ -32,7 +32,7 @@ struct policy : pageunion::qsa_policy {
 #elif PAGEUNION_CASE == 6
   static constexpr int warps = 3;
 #elif PAGEUNION_CASE == 7
-  static constexpr int ctas_per_sm = 3;
+  static constexpr int ctas_per_sm = 5;
 #elif PAGEUNION_CASE == 8
   static constexpr int partition_tokens = 0;
 #elif PAGEUNION_CASE == 9

@@ -78,8 +78,8 @@ TEST_CASE("what looks odd and is legal passes", "[arguments]") {
 
 TEST_CASE("every status that a check can give is given for some argument", "[arguments]") {
   std::set<status> const given_elsewhere{
-      // merge_partials()
-      status::null_lse, status::null_partials, status::invalid_num_partials,
+      // row_attention(), merge_partials()
+      status::null_partials, status::misaligned_partials, status::invalid_num_partials,
       status::invalid_partial_stride,
       // prefill(), the plan's own checks, launches
       status::invalid_route, status::null_plan, status::unsupported_device, status::cuda_error};

@@ -101,6 +101,25 @@ inline memory_range range_of(lse_view const& lse, std::int32_t num_rows,
                   sizeof(float));
 }
 
+//! Bytes of partial results; out and lse, as above with an axis of partials before the rows.
+inline memory_range out_range_of(partial_view const& partials, std::int32_t num_partials,
+                                 std::int32_t num_rows, std::int32_t num_heads,
+                                 std::int32_t head_dim) noexcept {
+  return range_of(partials.out,
+                  {{num_partials, partials.out_partial_stride},
+                   {num_rows, partials.out_row_stride},
+                   {num_heads, partials.out_head_stride}},
+                  static_cast<std::uint64_t>(head_dim), sizeof(float));
+}
+inline memory_range lse_range_of(partial_view const& partials, std::int32_t num_partials,
+                                 std::int32_t num_rows, std::int32_t num_heads) noexcept {
+  return range_of(partials.lse,
+                  {{num_partials, partials.lse_partial_stride},
+                   {num_rows, partials.lse_row_stride},
+                   {num_heads, partials.lse_head_stride}},
+                  1, sizeof(float));
+}
+
 //! Bytes of a buffer.
 inline memory_range range_of(void const* data, std::size_t bytes) noexcept {
   return range_of(data, {}, bytes, 1);
