@@ -3,6 +3,7 @@
 //! Races on shared memory: each kernel is right with its barrier and reported without it.
 #include <cuda_runtime.h>
 #include <mma.h>
+#include <cub/block/block_scan.cuh>
 
 #include <string>
 
@@ -23,6 +24,7 @@ struct storage {
   alignas(32) float values[256];
   unsigned char bytes[64];
   unsigned word;
+  cub::BlockScan<int, 64>::TempStorage scan;
 };
 
 __device__ storage& smem() { return pageunion::detail::dynamic_smem<storage>(); }
@@ -122,6 +124,17 @@ __global__ void atomics_then_a_read(params const p) {
   p.out[thread()] = static_cast<float>(smem().word);
 }
 
+__global__ void storage_used_twice(params const p) {
+  int before = 0;
+  int all    = 0;
+  cub::BlockScan<int, 64>(smem().scan).ExclusiveSum(thread(), before, all);
+  if (p.has_barrier) {
+    __syncthreads();
+  }
+  cub::BlockScan<int, 64>(smem().scan).ExclusiveSum(before, before, all);
+  p.out[thread()] = static_cast<float>(before);
+}
+
 void check(void (*kernel)(params)) {
   REQUIRE(report(kernel, true) == "");
   std::string const found = report(kernel, false);
@@ -146,3 +159,7 @@ TEST_CASE("a WMMA operation orders no memory") {
 }
 
 TEST_CASE("atomics race with plain accesses only") { check(atomics_then_a_read); }
+
+TEST_CASE("storage of a CUB collective is used again after a barrier only") {
+  check(storage_used_twice);
+}
