@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 #include "support/planner_problem.hpp"
 #include "support/planner_run.cuh"
+#include "support/test_size.hpp"
 
 namespace {
 
@@ -24,12 +25,8 @@ struct policy_of : qsa_policy {
   static constexpr int warp_tiles   = warps == 8 ? 1 : 2;
 };
 
-// 5 x 420 problems; a CPU is given fewer.
-#ifdef PAGEUNION_EXECUTOR
-constexpr std::uint64_t num_problems = 40;
-#else
-constexpr std::uint64_t num_problems = 420;
-#endif
+// 5 x 420 problems on a GPU.
+constexpr std::uint64_t num_problems = test_size(420, 40);
 
 }  // namespace
 

@@ -18,6 +18,7 @@
 #include "support/planner_problem.hpp"
 #include "support/planner_run.cuh"
 #include "support/random.hpp"
+#include "support/test_size.hpp"
 
 namespace {
 
@@ -500,7 +501,8 @@ TEST_CASE("a token at the end of int32 is planned", "[planner]") {
 }
 
 TEST_CASE("more groups than a grid's second axis could hold", "[planner]") {
-  planner_problem p = plain_problem(4, 16, 70000 * 8 + 3, 4096, selection_kind::tokens, 4, 31);
+  planner_problem p =
+      plain_problem(4, 16, test_size(70000, 700) * 8 + 3, 4096, selection_kind::tokens, 4, 31);
   random_source source(32);
   for (std::int64_t& position : p.row_position) {
     position = source.below(4096);
