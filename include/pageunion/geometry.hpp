@@ -28,16 +28,20 @@ struct sm70_limits {
 //! A policy is what a person may change, with nothing derived. Policies that differ in group_rows,
 //! warps, warp_tiles or ctas_per_sm alone give the same result within test/support/tolerance.hpp.
 struct qsa_policy {
-  static constexpr int page_tokens      = 4;       //!< tokens of a page
-  static constexpr int group_rows       = 8;       //!< adjacent rows that share loaded pages
-  static constexpr int heads_per_kv     = 6;       //!< query heads of a KV head
-  static constexpr int head_dim         = 256;     //!< elements of a Q, K or V row of one head
-  static constexpr int warps            = 4;       //!< warps of an attention CTA
-  static constexpr int warp_tiles       = 2;       //!< 16-token tiles that a warp scores at once
-  static constexpr int lane_vectors     = 4;       //!< 16-byte loads of a lane in flight
-  static constexpr int ctas_per_sm      = 2;       //!< attention CTAs that must fit on an SM
-  static constexpr int partition_tokens = 1024;    //!< selected tokens of a row-attention CTA
-  using cache_element                   = __half;  //!< element of K and V
+  static constexpr int page_tokens      = 4;     //!< tokens of a page
+  static constexpr int group_rows       = 8;     //!< adjacent rows that share loaded pages
+  static constexpr int heads_per_kv     = 6;     //!< query heads of a KV head
+  static constexpr int head_dim         = 256;   //!< elements of a Q, K or V row of one head
+  static constexpr int warps            = 4;     //!< warps of an attention CTA
+  static constexpr int warp_tiles       = 2;     //!< 16-token tiles that a warp scores at once
+  static constexpr int lane_vectors     = 4;     //!< 16-byte loads of a lane in flight
+  static constexpr int ctas_per_sm      = 2;     //!< attention CTAs that must fit on an SM
+  static constexpr int partition_tokens = 1024;  //!< selected tokens of a row-attention CTA
+  //! Up to this many (row, KV head) pairs per SM, and up to row_route_rows rows, automatic routing
+  //! takes row attention.
+  static constexpr int row_route_rows_per_sm = 4;
+  static constexpr int row_route_rows        = 1024;
+  using cache_element                        = __half;  //!< element of K and V
 };
 
 //! Everything derived from a policy, each value once.

@@ -17,6 +17,7 @@
 #include <pageunion/operands.hpp>
 #include <pageunion/plan.hpp>
 #include <pageunion/planner.cuh>
+#include <pageunion/row_attention.cuh>
 #include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>
 #include <pageunion/status.hpp>
@@ -28,6 +29,7 @@ namespace pageunion {
 enum class route : int {
   automatic,  //!< the library chooses by what the host knows
   grouped,    //!< plans groups of rows and loads the union of their pages once
+  row,        //!< each row by itself: for few rows, or rows that share no pages
 };
 
 //! One call of prefill().
@@ -36,7 +38,8 @@ struct prefill_args {
   selection selected;
   attention_operands attention;
   pageunion::route route = pageunion::route::automatic;
-  plan_report* report    = nullptr;  //!< device memory, added to; null for none
+  //! Device memory, added to; null for none. The row route plans only for its sake.
+  plan_report* report = nullptr;
 };
 
 //! What a call of prefill() did, filled on the host before prefill() returns.
@@ -47,19 +50,26 @@ struct prefill_info {
 
 namespace detail {
 
-//! Everything that follows from the shapes of a call.
-template <class Geometry>
+//! Everything of a workspace that follows from the shapes of a call and the routes that it may take.
 struct prefill_shape {
-  std::int32_t num_groups = 0;
-  std::int32_t capacity   = 0;  //!< plan entries of a group
-  std::size_t bytes       = 0;  //!< of workspace
+  std::int32_t num_groups     = 0;
+  std::int32_t capacity       = 0;  //!< plan entries of a group
+  std::int32_t num_partitions = 0;
+  std::size_t partials        = 0;  //!< offset of the partial results, which follow the plan
+  std::size_t bytes           = 0;  //!< of workspace
 };
+
+//! True if automatic routing may take the row route for a call of this many rows, on some GPU.
+template <class Policy>
+constexpr bool may_go_by_row(std::int32_t num_rows) noexcept {
+  return num_rows <= Policy::row_route_rows;
+}
 
 //! Checks everything but the workspace.
 template <class Geometry>
 [[nodiscard]] status check_prefill(prefill_args const& args) noexcept {
   kv_cache const& cache = args.attention.cache;
-  if (args.route != route::automatic && args.route != route::grouped) {
+  if (args.route != route::automatic && args.route != route::grouped && args.route != route::row) {
     return status::invalid_route;
   }
   status checked = check_batch(args.rows, cache.blocks.num_requests);
@@ -76,26 +86,79 @@ template <class Geometry>
 }
 
 //! Shapes of a call that check_prefill() found good.
-template <class Geometry>
-prefill_shape<Geometry> shape_of(prefill_args const& args) noexcept {
-  kv_cache const& cache = args.attention.cache;
-  prefill_shape<Geometry> shape{};
-  shape.num_groups = num_groups<Geometry>(args.rows.num_rows);
-  shape.capacity   = static_cast<std::int32_t>(group_capacity<Geometry>(max_pages_per_row(
-        args.selected, Geometry::page_tokens, cache.block_tokens, cache.blocks.width)));
-  shape.bytes      = layout_plan<Geometry>(shape.num_groups, shape.capacity).total;
+template <class Policy>
+prefill_shape shape_of(prefill_args const& args) noexcept {
+  using G                 = geometry<Policy>;
+  kv_cache const& cache   = args.attention.cache;
+  query_view const& q     = args.attention.q;
+  std::int32_t const rows = args.rows.num_rows;
+  bool const may_be_row =
+      args.route == route::row || (args.route == route::automatic && may_go_by_row<Policy>(rows));
+  bool const may_be_grouped = args.route != route::row || args.report != nullptr;
+  prefill_shape shape{};
+  if (may_be_grouped) {
+    shape.num_groups = num_groups<G>(rows);
+    shape.capacity   = static_cast<std::int32_t>(group_capacity<G>(
+        max_pages_per_row(args.selected, G::page_tokens, cache.block_tokens, cache.blocks.width)));
+  }
+  shape.partials = layout_plan<G>(shape.num_groups, shape.capacity).total;
+  shape.bytes    = shape.partials;
+  if (may_be_row) {
+    shape.num_partitions = num_partitions<row_geometry<G>>(args.selected, cache);
+    shape.bytes += layout_partials(shape.num_partitions, rows, q.num_heads, q.head_dim).total;
+  }
   return shape;
+}
+
+//! The partial results in a workspace.
+inline row_partials carve_partials(void* workspace, prefill_shape const& shape,
+                                   prefill_args const& args) noexcept {
+  query_view const& q = args.attention.q;
+  partials_layout layout =
+      layout_partials(shape.num_partitions, args.rows.num_rows, q.num_heads, q.head_dim);
+  auto* const bytes = static_cast<unsigned char*>(workspace) + shape.partials;
+  row_partials partials;
+  partials.out            = reinterpret_cast<float*>(bytes + layout.out);
+  partials.lse            = reinterpret_cast<float*>(bytes + layout.lse);
+  partials.num_partitions = shape.num_partitions;
+  return partials;
+}
+
+//! Chooses the route of a call by its rows, KV heads and the device's SMs: a row-attention CTA is
+//! short, so that row attention wins until its CTAs fill the device more than once or so.
+template <class Policy>
+[[nodiscard]] status choose_route(prefill_args const& args, prefill_info& info) noexcept {
+  if (args.route != route::automatic) {
+    info = {args.route, "the caller asked for it"};
+    return status::ok;
+  }
+  if (!may_go_by_row<Policy>(args.rows.num_rows)) {
+    info = {route::grouped, "there are more rows than the policy's row_route_rows"};
+    return status::ok;
+  }
+  int device = 0, num_sms = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
+    return status::cuda_error;
+  }
+  std::int64_t const pairs =
+      static_cast<std::int64_t>(args.rows.num_rows) * args.attention.cache.num_kv_heads;
+  info = pairs <= static_cast<std::int64_t>(Policy::row_route_rows_per_sm) * num_sms
+             ? prefill_info{route::row, "there are few rows for the device's SMs"}
+             : prefill_info{route::grouped, "there are many rows for the device's SMs"};
+  return status::ok;
 }
 
 }  // namespace detail
 
-//! Bytes of workspace that prefill() needs for calls of these shapes: no pointer is looked at.
-//! @return ok, or what can_prefill() would say of the shapes; then `bytes` is untouched
+//! Bytes of workspace that prefill() needs for calls of these shapes, by the route asked for and, if
+//! there is one, with a report. No memory is looked at.
+//! @return ok, or what can_prefill() would say of the arguments; then `bytes` is untouched
 template <class Policy = qsa_policy>
 [[nodiscard]] status workspace_bytes(prefill_args const& args, std::size_t& bytes) noexcept {
   status const checked = detail::check_prefill<geometry<Policy>>(args);
   if (checked == status::ok) {
-    bytes = detail::shape_of<geometry<Policy>>(args).bytes;
+    bytes = detail::shape_of<Policy>(args).bytes;
   }
   return checked;
 }
@@ -111,7 +174,7 @@ template <class Policy = qsa_policy>
   std::int32_t const rows            = args.rows.num_rows;
   status checked                     = detail::check_prefill<G>(args);
   if (checked == status::ok) {
-    checked = detail::check_workspace(workspace, bytes, detail::shape_of<G>(args).bytes);
+    checked = detail::check_workspace(workspace, bytes, detail::shape_of<Policy>(args).bytes);
   }
   if (checked != status::ok) {
     return checked;
@@ -142,7 +205,8 @@ template <class Policy = qsa_policy>
 //! Accuracy: products and sums in float, probabilities rounded to half for the product with V. The
 //! bound, with its derivation, is in test/support/tolerance.hpp.
 //! Determinism: the same inputs give the same bits on the same device, wherever the physical blocks
-//! lie and whatever the order of a selection's columns.
+//! lie and whatever the order of a selection's columns. Automatic routing also depends on the number
+//! of rows and of the device's SMs.
 //! Stream: enqueues on `stream` and returns without waiting; can be captured in a graph and replayed
 //! after the contents of the arrays changed. All arrays and `workspace` must stay alive until the
 //! stream has passed the call, and no other call may use `workspace` meanwhile. Allocates nothing.
@@ -158,22 +222,31 @@ template <class Policy = qsa_policy>
 template <class Policy = qsa_policy>
 [[nodiscard]] status prefill(prefill_args const& args, void* workspace, std::size_t bytes,
                              cudaStream_t stream, prefill_info* info = nullptr) noexcept {
-  using G              = geometry<Policy>;
-  status const checked = can_prefill<Policy>(args, workspace, bytes);
-  if (checked != status::ok) {
-    return checked;
+  using G        = geometry<Policy>;
+  status outcome = can_prefill<Policy>(args, workspace, bytes);
+  prefill_info chosen;
+  if (outcome == status::ok) {
+    outcome = detail::choose_route<Policy>(args, chosen);
+  }
+  if (outcome != status::ok) {
+    return outcome;
   }
   if (info != nullptr) {
-    *info = {route::grouped,
-             args.route == route::grouped ? "the caller asked for it" : "it is the only route"};
+    *info = chosen;
   }
-  auto const shape   = detail::shape_of<G>(args);
+  auto const shape   = detail::shape_of<Policy>(args);
   auto const planned = carve_plan<G>(workspace, shape.num_groups, shape.capacity);
-  status const made =
-      make_plan<G>(args.rows, args.selected, args.attention.cache, planned, args.report, stream);
-  return made != status::ok
-             ? made
-             : grouped_attention<G>(args.rows.num_rows, args.attention, planned, stream);
+  if (chosen.route == route::grouped || args.report != nullptr) {
+    outcome =
+        make_plan<G>(args.rows, args.selected, args.attention.cache, planned, args.report, stream);
+  }
+  if (outcome != status::ok) {
+    return outcome;
+  }
+  return chosen.route == route::grouped
+             ? grouped_attention<G>(args.rows.num_rows, args.attention, planned, stream)
+             : row_attention<G>(args.rows, args.selected, args.attention,
+                                detail::carve_partials(workspace, shape, args), stream);
 }
 
 }  // namespace pageunion
