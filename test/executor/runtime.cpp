@@ -52,7 +52,18 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 7 : 0;  // what is imitated is Volta
+  // What is imitated is a V100.
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = 80;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 7;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      break;
+  }
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
