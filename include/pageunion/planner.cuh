@@ -642,10 +642,11 @@ template <class Geometry, class Shape, class Table>
                                           sizeof(typename planner::shared_storage), stream, params);
   if (launched != status::ok || report == nullptr) return launched;
   using tallier = group_tallier<Geometry, Table>;
-  return launch(&tally_kernel<Geometry, Table>, static_cast<std::uint32_t>(planned.num_groups), 1,
-                tallier::threads, sizeof(typename tallier::shared_storage), stream,
-                tally_params<Geometry, Table>{rows, table, cache.blocks, cache.num_blocks,
-                                              cache.block_tokens, planned, report});
+  return launch(
+      &tally_kernel<Geometry, Table>, static_cast<std::uint32_t>(planned.num_groups), 1,
+      tallier::threads, sizeof(typename tallier::shared_storage), stream,
+      tally_params<Geometry, Table>{
+          {rows, table, cache.blocks, cache.num_blocks, cache.block_tokens}, planned, report});
 }
 
 template <class Geometry, class Shape = planner_shape>

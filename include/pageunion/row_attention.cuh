@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include <pageunion/detail/argument_checks.hpp>
 #include <pageunion/detail/attention_cta.cuh>
@@ -17,8 +18,11 @@
 #include <pageunion/detail/partial_checks.hpp>
 #include <pageunion/detail/partial_merge.cuh>
 #include <pageunion/detail/row_pages.cuh>
+#include <pageunion/detail/row_tally.cuh>
+#include <pageunion/detail/selected_runs.cuh>
 #include <pageunion/geometry.hpp>
 #include <pageunion/operands.hpp>
+#include <pageunion/plan.hpp>
 #include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>
 #include <pageunion/status.hpp>
@@ -40,8 +44,7 @@ namespace detail {
 template <class Table>
 struct row_attention_params {
   attention_params attention;  //!< its out and lse are those of partition 0
-  batch rows;
-  Table table;
+  selected_entries<Table> selected;
   std::int32_t page_limit           = 0;  //!< pages that a row may have
   std::int32_t num_partitions       = 0;
   std::int64_t out_partition_bytes  = 0;  //!< between two partitions' out
@@ -83,9 +86,9 @@ __global__ void __launch_bounds__(Geometry::threads, Geometry::ctas_per_sm)
       static_cast<unsigned char*>(operands.out.data) + partition * params.out_partition_bytes;
   operands.lse.data += partition * params.lse_partition_stride;
 
-  typename storage::lister lister(params.rows, params.table, operands.cache, params.page_limit, row,
-                                  smem.listing);
-  int const num_pages = lister.list(partition, smem.pages);
+  int const num_pages =
+      typename storage::lister(params.selected, params.page_limit, row, smem.listing)
+          .list(partition, smem.pages);
   if (num_pages == 0 && num_partitions > 1) {
     auto const head = static_cast<std::int64_t>(kv_head) * Geometry::heads_per_kv + threadIdx.x;
     if (threadIdx.x < Geometry::heads_per_kv) {
@@ -117,7 +120,8 @@ inline partial_view view_of(row_partials const& partials, std::int32_t num_rows,
 template <class Geometry>
 [[nodiscard]] status check_row_attention(batch const& rows, selection const& selected,
                                          attention_operands const& operands,
-                                         row_partials const& partials) noexcept {
+                                         row_partials const& partials,
+                                         plan_report const* report) noexcept {
   std::int32_t const num_rows = rows.num_rows;
   query_view const& q         = operands.q;
   status checked              = check_batch(rows, operands.cache.blocks.num_requests);
@@ -126,6 +130,9 @@ template <class Geometry>
   }
   if (checked == status::ok) {
     checked = check_operands<Geometry>(operands, num_rows);
+  }
+  if (checked == status::ok) {
+    checked = check_report(report);
   }
   if (checked != status::ok || num_rows == 0) {
     return checked;
@@ -143,6 +150,7 @@ template <class Geometry>
   inputs.add(selected, num_rows);
   inputs.add(operands.cache, q.head_dim);
   inputs.add(q, num_rows);
+  inputs.add(range_of(report, sizeof(plan_report)));
   memory_range const out = range_of(operands.out, num_rows, q.num_heads, q.head_dim);
   memory_range const lse = range_of(operands.lse, num_rows, q.num_heads);
   if (partitions < 2) {
@@ -157,20 +165,22 @@ template <class Geometry>
              : check_overlaps(inputs, out, lse, lse_range_of(view, count, num_rows, q.num_heads));
 }
 
-//! Enqueues the attention of a call that was found good, into the partials if there are any.
+//! Enqueues the attention of a call that was found good, into the partials if there are any, and the
+//! counting for its report.
 template <class Geometry, class Table>
-[[nodiscard]] status enqueue_rows(batch const& rows, Table const& table, std::int32_t page_limit,
+[[nodiscard]] status enqueue_rows(selected_entries<Table> const& selected, std::int32_t page_limit,
                                   std::int32_t num_partitions, attention_operands const& operands,
-                                  row_partials const& partials, cudaStream_t stream) noexcept {
-  constexpr float log2_e = 1.44269504088896341f;
+                                  row_partials const& partials, plan_report* report,
+                                  cudaStream_t stream) noexcept {
+  constexpr float log2_e      = 1.44269504088896341f;
+  std::int32_t const num_rows = selected.rows.num_rows;
   row_attention_params<Table> params;
-  params.attention      = {operands, operands.scale * log2_e, rows.num_rows};
-  params.rows           = rows;
-  params.table          = table;
+  params.attention      = {operands, operands.scale * log2_e, num_rows};
+  params.selected       = selected;
   params.page_limit     = page_limit;
   params.num_partitions = num_partitions;
   if (num_partitions > 1) {
-    partial_view const view       = view_of(partials, rows.num_rows, operands.q);
+    partial_view const view       = view_of(partials, num_rows, operands.q);
     params.attention.operands.out = {partials.out, element_type::f32, view.out_row_stride,
                                      view.out_head_stride};
     params.attention.operands.lse = {partials.lse, view.base, view.lse_row_stride,
@@ -178,20 +188,27 @@ template <class Geometry, class Table>
     params.out_partition_bytes    = view.out_partial_stride * std::int64_t{sizeof(float)};
     params.lse_partition_stride   = view.lse_partial_stride;
   }
-  return launch(
-      &row_attention_kernel<Geometry, Table>,
-      static_cast<std::uint32_t>(rows.num_rows) * static_cast<std::uint32_t>(num_partitions),
-      static_cast<std::uint32_t>(operands.cache.num_kv_heads), Geometry::threads,
-      sizeof(row_attention_storage<Geometry, Table>), stream, params);
+  status const launched =
+      launch(&row_attention_kernel<Geometry, Table>,
+             static_cast<std::uint32_t>(num_rows) * static_cast<std::uint32_t>(num_partitions),
+             static_cast<std::uint32_t>(operands.cache.num_kv_heads), Geometry::threads,
+             sizeof(row_attention_storage<Geometry, Table>), stream, params);
+  if (launched != status::ok || report == nullptr) {
+    return launched;
+  }
+  using tallier = row_tallier<Geometry, Table>;
+  return launch(&row_tally_kernel<Geometry, Table>, static_cast<std::uint32_t>(num_rows), 1,
+                Geometry::threads, sizeof(typename tallier::shared_storage), stream,
+                row_tally_params<Table>{selected, page_limit, report});
 }
 
 //! Enqueues the merging of a call that was found good.
-template <class Geometry>
+template <int HeadDim>
 [[nodiscard]] status enqueue_merge(partial_view const& partials, std::int32_t num_partials,
                                    std::int32_t num_rows, std::int32_t num_heads,
                                    output_view const& out, lse_view const& lse,
                                    cudaStream_t stream) noexcept {
-  using merger = partial_merger<Geometry>;
+  using merger = partial_merger<HeadDim>;
   merge_params params;
   params.partials     = partials;
   params.out          = out;
@@ -199,7 +216,7 @@ template <class Geometry>
   params.num_partials = num_partials;
   params.num_heads    = num_heads;
   params.num_items = static_cast<std::uint32_t>(num_rows) * static_cast<std::uint32_t>(num_heads);
-  return launch(&merge_kernel<Geometry>,
+  return launch(&merge_kernel<HeadDim>,
                 (params.num_items + merger::cta_items - 1) / merger::cta_items, 1, merger::threads,
                 0, stream, params);
 }
@@ -264,8 +281,8 @@ template <class Geometry>
   if (checked != status::ok || num_rows == 0) {
     return checked;
   }
-  return detail::enqueue_merge<Geometry>(partials, num_partials, num_rows, num_heads, out, lse,
-                                         stream);
+  return detail::enqueue_merge<Geometry::head_dim>(partials, num_partials, num_rows, num_heads, out,
+                                                   lse, stream);
 }
 
 //! Sparse attention of rows one by one: the same results as the grouped attention of a plan, without a
@@ -281,15 +298,16 @@ template <class Geometry>
 //!
 //! @tparam Geometry as for the grouped attention; its row_geometry does the work
 //! @param partials  room for num_partitions() partial results; not looked at if that is 1
+//! @param report    device memory, added to, every row as a group of its own; null for none
 //! @return ok; a status that names the argument, with the same causes as can_prefill(), or
 //!         invalid_num_partials, null_partials, misaligned_partials; unsupported_device or cuda_error
 //!         from a launch. Unless it is one of the last two, nothing was enqueued.
 template <class Geometry>
 [[nodiscard]] status row_attention(batch const& rows, selection const& selected,
                                    attention_operands const& operands, row_partials const& partials,
-                                   cudaStream_t stream) noexcept {
+                                   plan_report* report, cudaStream_t stream) noexcept {
   using G        = row_geometry<Geometry>;
-  status outcome = detail::check_row_attention<G>(rows, selected, operands, partials);
+  status outcome = detail::check_row_attention<G>(rows, selected, operands, partials, report);
   if (outcome != status::ok || rows.num_rows == 0) {
     return outcome;
   }
@@ -297,17 +315,20 @@ template <class Geometry>
   std::int32_t const partitions = num_partitions<G>(selected, cache);
   auto const page_limit         = static_cast<std::int32_t>(
       max_pages_per_row(selected, G::page_tokens, cache.block_tokens, cache.blocks.width));
-  outcome = selected.kind == selection_kind::tokens
-                ? detail::enqueue_rows<G>(rows, selected.tokens, page_limit, partitions, operands,
-                                          partials, stream)
-                : detail::enqueue_rows<G>(rows, selected.pages, page_limit, partitions, operands,
-                                          partials, stream);
+  auto const enqueue = [&](auto const& table) {
+    return detail::enqueue_rows<G>(
+        detail::selected_entries<std::decay_t<decltype(table)>>{
+            rows, table, cache.blocks, cache.num_blocks, cache.block_tokens},
+        page_limit, partitions, operands, partials, report, stream);
+  };
+  outcome =
+      selected.kind == selection_kind::tokens ? enqueue(selected.tokens) : enqueue(selected.pages);
   if (outcome != status::ok || partitions == 1) {
     return outcome;
   }
-  return detail::enqueue_merge<G>(detail::view_of(partials, rows.num_rows, operands.q), partitions,
-                                  rows.num_rows, operands.q.num_heads, operands.out, operands.lse,
-                                  stream);
+  return detail::enqueue_merge<G::head_dim>(detail::view_of(partials, rows.num_rows, operands.q),
+                                            partitions, rows.num_rows, operands.q.num_heads,
+                                            operands.out, operands.lse, stream);
 }
 
 }  // namespace pageunion

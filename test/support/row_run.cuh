@@ -89,7 +89,7 @@ class row_run {
   //! Calls row_attention() and does not wait.
   status enqueue(cudaStream_t stream) {
     return row_attention<geometry<Policy>>(device_.rows(), device_.selected(), device_.operands(),
-                                           partials(), stream);
+                                           partials(), nullptr, stream);
   }
 
   //! Calls row_attention() with poisoned outputs and partials, and waits.

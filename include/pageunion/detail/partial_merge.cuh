@@ -26,16 +26,16 @@ struct merge_params {
 //! One (row, head) for some lanes of a warp, 4 or 8 elements each: memory is all that counts here, so
 //! that every lane finds maximum and sum for itself. Partials come in their order: the same bits every
 //! time.
-template <class Geometry>
+template <int HeadDim>
 class partial_merger {
  public:
   static constexpr int threads       = 128;
   static constexpr int vector_floats = 4;
-  static constexpr int lanes     = Geometry::head_dim < sm70_limits::warp_threads * vector_floats
-                                       ? Geometry::head_dim / vector_floats
-                                       : sm70_limits::warp_threads;             //!< of an item
-  static constexpr int vectors   = Geometry::head_dim / vector_floats / lanes;  //!< of a lane
-  static constexpr int cta_items = threads / lanes;
+  static constexpr int lanes         = HeadDim < sm70_limits::warp_threads * vector_floats
+                                           ? HeadDim / vector_floats
+                                           : sm70_limits::warp_threads;  //!< of an item
+  static constexpr int vectors       = HeadDim / vector_floats / lanes;  //!< of a lane
+  static constexpr int cta_items     = threads / lanes;
 
   __device__ partial_merger(merge_params const& params, std::uint32_t item)
       : params_(params),
@@ -157,10 +157,10 @@ class partial_merger {
 };
 
 //! Entry of the device code: cta_items items per CTA.
-template <class Geometry>
-__global__ void __launch_bounds__(partial_merger<Geometry>::threads)
+template <int HeadDim>
+__global__ void __launch_bounds__(partial_merger<HeadDim>::threads)
     merge_kernel(merge_params const params) {
-  using merger = partial_merger<Geometry>;
+  using merger = partial_merger<HeadDim>;
   std::uint32_t const item =
       blockIdx.x * static_cast<std::uint32_t>(merger::cta_items) + threadIdx.x / merger::lanes;
   if (item < params.num_items) {

@@ -85,16 +85,17 @@ class row_lister {
   };
 
   //! @param page_limit pages that a row may have; more are dropped, the last first
-  __device__ row_lister(batch const& rows, Table const& table, kv_cache const& cache,
-                        int page_limit, std::int32_t row, shared_storage& smem)
-      : table_(table), cache_(cache), page_limit_(page_limit), row_(row), smem_(smem) {
-    block_table const& blocks  = cache.blocks;
+  __device__ row_lister(selected_entries<Table> const& selected, int page_limit, std::int32_t row,
+                        shared_storage& smem)
+      : selected_(selected), page_limit_(page_limit), row_(row), smem_(smem) {
+    batch const& rows          = selected.rows;
+    block_table const& blocks  = selected.blocks;
     std::int32_t const request = rows.row_request[row];
     if (is_request(request, blocks.num_requests)) {
-      std::int32_t const mapped = blocks.width * cache.block_tokens;
+      std::int32_t const mapped = blocks.width * selected.block_tokens;
       end_         = visible_end(rows.row_position[row], rows.sequence_length[request]);
       end_         = end_ < mapped ? end_ : mapped;
-      num_entries_ = end_ > 0 ? num_row_entries(table, row) : 0;
+      num_entries_ = end_ > 0 ? num_row_entries(selected.table, row) : 0;
       row_blocks_  = blocks.table + request * blocks.row_stride;
     }
   }
@@ -105,7 +106,9 @@ class row_lister {
     if (partition * G::partition_pages >= most_pages()) {
       return 0;
     }
-    rank_range const share = share_of<G>(count(), partition);
+    int const num_pages = count();
+    rank_range const share =
+        share_of<G>(num_pages < page_limit_ ? num_pages : page_limit_, partition);
     if (share.begin == share.end) {
       return 0;
     }
@@ -125,21 +128,22 @@ class row_lister {
     return share.end - share.begin;
   }
 
-  //! The pages that the row attends to, at most page_limit; the same in all threads.
+  //! The pages in which the row has a token, whatever the limit; the same in all threads.
   __device__ int count() {
     int num_pages = 0;
     for (std::int32_t begin = 0; begin < end_; begin += window_tokens) {
       open(begin);
       num_pages += num_in_window_;
     }
-    return num_pages < page_limit_ ? num_pages : page_limit_;
+    return num_pages;
   }
 
  private:
-  //! An upper bound of count() that needs no look at the selection.
+  //! An upper bound of the pages to list that needs no look at the selection.
   __device__ int most_pages() const {
     int const visible = end_ / page_tokens + (end_ % page_tokens != 0 ? 1 : 0);
-    int const most    = num_entries_ < visible ? num_entries_ + most_implied(table_) : visible;
+    int const most =
+        num_entries_ < visible ? num_entries_ + most_implied(selected_.table) : visible;
     return most < page_limit_ ? most : page_limit_;
   }
   static __device__ constexpr int most_implied(token_table const&) { return 0; }
@@ -167,9 +171,9 @@ class row_lister {
     constexpr std::uint32_t quads = 4;  // read before the first is used
     constexpr std::uint32_t step  = G::threads * entry_quad::size;
     auto const num_entries        = static_cast<std::uint32_t>(num_entries_);
-    std::int32_t const* const row = row_entries(table_, row_);
+    std::int32_t const* const row = row_entries(selected_.table, row_);
     auto const mark_run           = [this](std::int32_t slot, std::uint32_t bits) {
-      if (is_mapped(block_of(window_.first_token / page_tokens + slot), cache_.num_blocks)) {
+      if (is_mapped(block_of(window_.first_token / page_tokens + slot), selected_.num_blocks)) {
         atomicOr(smem_.words + slot / word_pages, bits << (slot % word_pages * page_tokens));
       }
     };
@@ -182,17 +186,17 @@ class row_lister {
       }
 #pragma unroll
       for (std::uint32_t i = 0; i < quads; ++i) {
-        visit_runs<page_tokens>(table_, quad[i], window_, mark_run);
+        visit_runs<page_tokens>(selected_.table, quad[i], window_, mark_run);
       }
     }
     if (threadIdx.x == 0) {
-      visit_implied<page_tokens>(table_, window_, mark_run);
+      visit_implied<page_tokens>(selected_.table, window_, mark_run);
     }
   }
 
   //! Physical cache block of a page of the row.
   __device__ std::int32_t block_of(std::int32_t page) const {
-    return __ldg(row_blocks_ + page * page_tokens / cache_.block_tokens);
+    return __ldg(row_blocks_ + page * page_tokens / selected_.block_tokens);
   }
 
   //! One bit for each page of a word that has a token: the page's lowest.
@@ -240,11 +244,10 @@ class row_lister {
   __device__ void resolve(page_entry<G>& entry) const {
     std::int32_t const page = entry.block;
     entry.block             = block_of(page);
-    entry.first_token       = page * page_tokens % cache_.block_tokens;
+    entry.first_token       = page * page_tokens % selected_.block_tokens;
   }
 
-  Table const& table_;
-  kv_cache const& cache_;
+  selected_entries<Table> const& selected_;
   int const page_limit_;
   std::int32_t const row_;
   shared_storage& smem_;

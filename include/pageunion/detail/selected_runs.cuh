@@ -8,10 +8,22 @@
 
 #include <cstdint>
 
+#include <pageunion/kv_cache.hpp>
 #include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>
 
 namespace pageunion::detail {
+
+//! The entries of a call's rows, and what decides whether they are dropped.
+//! @tparam Table token_table or page_table
+template <class Table>
+struct selected_entries {
+  batch rows;
+  Table table;
+  block_table blocks;
+  std::int32_t num_blocks   = 0;  //!< physical cache blocks
+  std::int32_t block_tokens = 0;  //!< tokens of a cache block
+};
 
 //! The admitted tokens of a row that one window of pages shows: [first_token, first_token +
 //! num_tokens). first_token begins a page, and that page has slot first_slot of the window.
