@@ -11,22 +11,20 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <pageunion/geometry.hpp>
 #include <pageunion/grouped_attention.cuh>
 #include <pageunion/plan.hpp>
+#include <pageunion/planner.cuh>
 #include <pageunion/reference.hpp>
-#include <pageunion/rules.hpp>
 
 #include "device_problem.hpp"
 #include "event_timer.hpp"
-#include "parallel_for.hpp"
 #include "plan_figures.hpp"
+#include "policies.hpp"
 #include "problem_file.hpp"
 #include "synchronous_tile.cuh"
 #include "workload.hpp"
@@ -35,55 +33,9 @@ namespace {
 
 using namespace pageunion;
 using bench::check;
-using G = geometry<qsa_policy>;
-
-//! Plans one group on the host: (request as first met, page) -> mask, by category, padded.
-void plan_group(bench::problem const& p, std::int32_t group, std::int32_t capacity,
-                page_address* addresses, G::mask_type* masks, std::int32_t& num_pages) {
-  std::map<std::pair<std::int32_t, std::int32_t>, G::mask_type> chosen;
-  std::map<std::int32_t, std::int32_t> met;
-  std::vector<std::int32_t> request_of;
-  for (int i = 0; i < G::group_rows; ++i) {
-    std::int32_t const row = group * G::group_rows + i;
-    if (row >= p.num_rows || !is_request(p.row_request[row], p.num_requests)) {
-      continue;
-    }
-    auto const [found, is_new] = met.emplace(p.row_request[row], met.size());
-    if (is_new) {
-      request_of.push_back(p.row_request[row]);
-    }
-    std::int32_t const end =
-        visible_end(p.row_position[row], p.sequence_length[p.row_request[row]]);
-    for (std::int32_t j = 0; j < p.width; ++j) {
-      std::int32_t const token = p.selected[static_cast<std::int64_t>(row) * p.width + j];
-      if (check_token(token, end, p.block_tokens, p.table_width) == drop_reason::none) {
-        chosen[{found->second, token / G::page_tokens}] |=
-            G::mask_type{1} << (i * G::page_tokens + token % G::page_tokens);
-      }
-    }
-  }
-  num_pages = 0;
-  for (int category = 1; category <= G::num_categories; ++category) {
-    for (auto const& [key, mask] : chosen) {
-      if (category_of<G>(mask) == category) {
-        std::int32_t const token = key.second * G::page_tokens;
-        std::int32_t const block =
-            p.block_table[static_cast<std::int64_t>(request_of[key.first]) * p.table_width +
-                          token / p.block_tokens];
-        addresses[num_pages] = {block, token % p.block_tokens};
-        masks[num_pages++]   = mask;
-      }
-    }
-    for (; num_pages % G::tile_pages != 0; ++num_pages) {
-      addresses[num_pages] = addresses[num_pages - 1];
-      masks[num_pages]     = 0;
-    }
-  }
-  if (num_pages > capacity) {
-    std::fprintf(stderr, "plan overflow\n");
-    std::exit(EXIT_FAILURE);
-  }
-}
+using G    = geometry<qsa_policy>;
+using G4   = geometry<bench::group4_policy>;
+using json = nlohmann::ordered_json;
 
 struct errors {
   double out = 0.0;
@@ -112,28 +64,6 @@ errors compare(bench::problem const& p, bench::device_problem const& device,
   return worst;
 }
 
-//! The plan of a problem, made on the host and uploaded.
-bench::device_plan<G> make_host_plan(bench::problem const& p) {
-  bench::device_plan<G> planned(p);
-  plan<G> const& view = planned.view();
-  std::vector<page_address> addresses(planned.addresses().size());
-  std::vector<G::mask_type> masks(planned.masks().size());
-  std::vector<std::int32_t> num_pages(planned.num_pages().size());
-  bench::parallel_for(view.num_groups, [&](std::int64_t g) {
-    plan_group(p, static_cast<std::int32_t>(g), view.capacity, addresses.data() + g * view.capacity,
-               masks.data() + g * view.capacity, num_pages[g]);
-  });
-  check(cudaMemcpy(view.addresses, addresses.data(), planned.addresses().bytes(),
-                   cudaMemcpyHostToDevice),
-        "upload");
-  check(cudaMemcpy(view.masks, masks.data(), planned.masks().bytes(), cudaMemcpyHostToDevice),
-        "upload");
-  check(cudaMemcpy(view.num_pages, num_pages.data(), planned.num_pages().bytes(),
-                   cudaMemcpyHostToDevice),
-        "upload");
-  return planned;
-}
-
 //! Rows whose results are compared with the reference: the first, the last, and some between.
 std::vector<std::int32_t> sampled_rows(std::int32_t num_rows) {
   std::vector<std::int32_t> rows = {0, std::min(1, num_rows - 1), std::min(5, num_rows - 1),
@@ -144,73 +74,116 @@ std::vector<std::int32_t> sampled_rows(std::int32_t num_rows) {
   return rows;
 }
 
-//! Runs all kernels on one problem; prints a line for each and returns the results.
-nlohmann::ordered_json run(bench::problem const& p, int repetitions) {
-  bench::overlap const o = bench::measure_overlap(p);
-  bench::device_problem const device(p);
-  bench::device_plan<G> const planned = make_host_plan(p);
-  bench::plan_figures const figures   = bench::measure_plan(p, planned);
-  double const asked_flop             = 4.0 * o.asked_tokens * p.num_heads * p.head_dim;
-
-  std::printf("\n%s: %d rows, cache blocks of %d tokens\n  %s\n", p.name.c_str(), p.num_rows,
-              p.block_tokens, to_string(o).c_str());
-  std::printf("  %.1f pages per group with padding; asked %.1f GFLOP, executed %.1f GFLOP\n",
-              figures.padded_pages / planned.view().num_groups, asked_flop * 1e-9,
-              figures.executed_flop * 1e-9);
-
-  std::vector<std::int32_t> const sampled = sampled_rows(p.num_rows);
+//! Everything about one problem that its kernels share.
+struct context {
+  bench::problem const& p;
+  bench::overlap sharing;
+  bench::device_problem device;
+  std::vector<std::int32_t> sampled;
   reference_result expected;
-  reference_rows(p.rows(), p.selection_view(), p.operands(), p.page_tokens, sampled, expected);
+  int repetitions;
 
+  double asked_flop() const { return 4.0 * sharing.asked_tokens * p.num_heads * p.head_dim; }
+};
+
+template <class Enqueue>
+double median_seconds(int repetitions, Enqueue const& enqueue) {
   bench::event_timer timer;
-  nlohmann::ordered_json results = nlohmann::ordered_json::array();
-  auto const measure             = [&](char const* name, auto const& enqueue) {
-    device.poison_outputs();
-    for (int i = 0; i < bench::num_warm_ups; ++i) {
-      timer.seconds(enqueue, nullptr);
-    }
-    std::vector<double> times;
-    for (int i = 0; i < repetitions; ++i) {
-      times.push_back(timer.seconds(enqueue, nullptr));
-    }
-    double const seconds = bench::median(times);
-    errors const e       = compare(p, device, sampled, expected);
+  for (int i = 0; i < bench::num_warm_ups; ++i) {
+    timer.seconds(enqueue, nullptr);
+  }
+  std::vector<double> times;
+  for (int i = 0; i < repetitions; ++i) {
+    times.push_back(timer.seconds(enqueue, nullptr));
+  }
+  return bench::median(times);
+}
+
+//! Times one attention kernel, checks its result, prints a line and returns the result.
+template <class Enqueue>
+json measure(context const& c, char const* name, bench::plan_figures const& figures,
+             Enqueue const& enqueue) {
+  c.device.poison_outputs();
+  double const seconds = median_seconds(c.repetitions, enqueue);
+  errors const e       = compare(c.p, c.device, c.sampled, c.expected);
+  std::printf(
+      "  %-30s %8.3f ms  asked %6.1f TFLOP/s  executed %6.1f TFLOP/s  error out %.2e lse %.2e\n",
+      name, 1e3 * seconds, 1e-12 * c.asked_flop() / seconds,
+      1e-12 * figures.executed_flop / seconds, e.out, e.lse);
+  std::fflush(stdout);
+  return {{"problem", c.p.name},
+          {"kernel", name},
+          {"time_ms", 1e3 * seconds},
+          {"asked_GFLOP", 1e-9 * c.asked_flop()},
+          {"executed_GFLOP", 1e-9 * figures.executed_flop},
+          {"union_pages", figures.union_pages},
+          {"padded_pages", figures.padded_pages},
+          {"error_out", e.out},
+          {"error_lse", e.lse},
+          {"rows", c.p.num_rows},
+          {"jaccard", c.sharing.jaccard},
+          {"growth", c.sharing.growth},
+          {"pages_per_row", c.sharing.pages_per_row}};
+}
+
+//! A plan on the device, the time it took, and what it makes the attention do.
+template <class Geometry>
+struct timed_plan {
+  explicit timed_plan(context const& c) : planned(c.p) {
+    seconds = median_seconds(c.repetitions, [&](cudaStream_t stream) {
+      check(make_plan<Geometry>(c.device.rows(), c.device.selected(), c.device.operands().cache,
+                                planned.view(), nullptr, stream),
+            "make_plan");
+    });
+    figures = bench::measure_plan(c.p, planned);
     std::printf(
-                    "  %-30s %8.3f ms  asked %6.1f TFLOP/s  executed %6.1f TFLOP/s  error out %.2e "
-                                "lse %.2e\n",
-                    name, 1e3 * seconds, 1e-12 * asked_flop / seconds, 1e-12 * figures.executed_flop / seconds,
-                    e.out, e.lse);
-    std::fflush(stdout);
-    results.push_back(
-                    {{"problem", p.name},
-         {"kernel", name},
-         {"time_ms", 1e3 * seconds},
-         {"asked_GFLOP", 1e-9 * asked_flop},
-         {"executed_GFLOP", 1e-9 * figures.executed_flop},
-         {"error_out", e.out},
-         {"error_lse", e.lse},
-         {"rows", p.num_rows},
-         {"jaccard", o.jaccard},
-         {"growth", o.growth},
-         {"pages_per_row", o.pages_per_row},
-         {"padded_pages_per_group", figures.padded_pages / planned.view().num_groups}});
-  };
-  auto const& operands = device.operands();
-  auto const& view     = planned.view();
-  measure("pageunion grouped", [&](cudaStream_t stream) {
-    check(grouped_attention<G>(p.num_rows, operands, view, stream), "grouped_attention");
+        "  groups of %2d rows: planner %.3f ms, %.1f pages per group, executed %.1f GFLOP\n",
+        Geometry::group_rows, 1e3 * seconds, figures.padded_pages / planned.view().num_groups,
+        1e-9 * figures.executed_flop);
+  }
+
+  bench::device_plan<Geometry> planned;
+  double seconds = 0.0;
+  bench::plan_figures figures;
+};
+
+//! Times the library's grouped attention at one width.
+template <class Geometry>
+json measure_grouped(context const& c, char const* name, timed_plan<Geometry> const& plan) {
+  json result          = measure(c, name, plan.figures, [&](cudaStream_t stream) {
+    check(
+                 grouped_attention<Geometry>(c.p.num_rows, c.device.operands(), plan.planned.view(), stream),
+                 "grouped_attention");
   });
-  measure("synchronous tile, 16 warps", [&](cudaStream_t stream) {
-    check(bench::synchronous_attention<G, 16>(p.num_rows, operands, view, stream), "16 warps");
+  result["planner_ms"] = 1e3 * plan.seconds;
+  return result;
+}
+
+//! Times the yardstick.
+template <int Warps, int CtasPerSm>
+json measure_synchronous(context const& c, char const* name, timed_plan<G> const& plan) {
+  return measure(c, name, plan.figures, [&](cudaStream_t stream) {
+    check(bench::synchronous_attention<G, Warps, CtasPerSm>(c.p.num_rows, c.device.operands(),
+                                                            plan.planned.view(), stream),
+          "synchronous_attention");
   });
-  measure("synchronous tile, 16 warps x2", [&](cudaStream_t stream) {
-    check(bench::synchronous_attention<G, 16, 2>(p.num_rows, operands, view, stream),
-          "16 warps x2");
-  });
-  measure("synchronous tile, 8 warps", [&](cudaStream_t stream) {
-    check(bench::synchronous_attention<G, 8>(p.num_rows, operands, view, stream), "8 warps");
-  });
-  return results;
+}
+
+//! Runs all kernels on one problem; the library's own width comes first.
+std::vector<json> run(bench::problem const& p, int repetitions) {
+  context c{
+      p,          bench::measure_overlap(p), bench::device_problem(p), sampled_rows(p.num_rows), {},
+      repetitions};
+  std::printf("\n%s: %d rows, cache blocks of %d tokens, asked %.1f GFLOP\n  %s\n", p.name.c_str(),
+              p.num_rows, p.block_tokens, 1e-9 * c.asked_flop(), to_string(c.sharing).c_str());
+  reference_rows(p.rows(), p.selection_view(), p.operands(), p.page_tokens, c.sampled, c.expected);
+  timed_plan<G> const plan(c);
+  timed_plan<G4> const plan_of_4(c);
+  return {measure_grouped(c, "pageunion grouped", plan),
+          measure_grouped(c, "pageunion grouped, 4 rows", plan_of_4),
+          measure_synchronous<16, 0>(c, "synchronous tile, 16 warps", plan),
+          measure_synchronous<16, 2>(c, "synchronous tile, 16 warps x2", plan),
+          measure_synchronous<8, 0>(c, "synchronous tile, 8 warps", plan)};
 }
 
 struct options {
@@ -277,15 +250,15 @@ int main(int argc, char** argv) {
   std::printf("%s; code: PTX %d, machine code %d; built with CUDA %d.%d\n", device.name,
               code.ptxVersion, code.binaryVersion, CUDART_VERSION / 1000,
               CUDART_VERSION % 1000 / 10);
-  nlohmann::ordered_json all = {{"device", device.name},
-                                {"ptx_version", code.ptxVersion},
-                                {"binary_version", code.binaryVersion},
-                                {"cuda_of_build", CUDART_VERSION},
-                                {"repetitions", o.repetitions},
-                                {"results", nlohmann::ordered_json::array()}};
+  json all = {{"device", device.name},
+              {"ptx_version", code.ptxVersion},
+              {"binary_version", code.binaryVersion},
+              {"cuda_of_build", CUDART_VERSION},
+              {"repetitions", o.repetitions},
+              {"results", json::array()}};
   for (std::string const& name : o.problems) {
     bench::problem const p = load(name);
-    for (auto const& result : run(p, o.repetitions)) {
+    for (json const& result : run(p, o.repetitions)) {
       all["results"].push_back(result);
     }
     if (!o.export_folder.empty()) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include <pageunion/grouped_attention.cuh>
+#include <pageunion/planner.cuh>
 
 #include "policies.hpp"
 #include "synchronous_tile.cuh"
@@ -29,6 +30,14 @@ instance grouped(char const* name) {
           Geometry::threads, sizeof(typename cta::shared_storage)};
 }
 
+template <class Geometry, class Table>
+instance planner(char const* name) {
+  using shape   = detail::planner_shape;
+  using planner = detail::group_planner<Geometry, Table, shape>;
+  return {name, reinterpret_cast<void const*>(&detail::planner_kernel<Geometry, Table, shape>),
+          shape::threads, sizeof(typename planner::shared_storage)};
+}
+
 template <class Geometry, int Warps>
 instance synchronous(char const* name) {
   using tile = bench::synchronous_tile<Geometry, Warps>;
@@ -44,6 +53,10 @@ int main() {
       grouped<geometry<bench::group4_policy>>("grouped_attention_kernel<geometry<group4_policy>>"),
       grouped<geometry<bench::heads12_policy>>(
           "grouped_attention_kernel<geometry<heads12_policy>>"),
+      planner<geometry<qsa_policy>, token_table>(
+          "planner_kernel<geometry<qsa_policy>, token_table, planner_shape>"),
+      planner<geometry<qsa_policy>, page_table>(
+          "planner_kernel<geometry<qsa_policy>, page_table, planner_shape>"),
       synchronous<geometry<qsa_policy>, 16>("synchronous_tile_kernel<geometry<qsa_policy>, 16, 0>"),
       synchronous<geometry<qsa_policy>, 8>("synchronous_tile_kernel<geometry<qsa_policy>, 8, 0>"),
   };
