@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <pageunion/detail/argument_checks.hpp>
 #include <pageunion/detail/memory_ranges.hpp>
@@ -38,7 +39,7 @@ struct prefill_args {
   selection selected;
   attention_operands attention;
   pageunion::route route = pageunion::route::automatic;
-  //! Device memory, added to; null for none. The row route plans only for its sake.
+  //! Device memory, added to; null for none. The row route reports each row as a group of its own.
   plan_report* report = nullptr;
 };
 
@@ -65,6 +66,13 @@ constexpr bool may_go_by_row(std::int32_t num_rows) noexcept {
   return num_rows <= Policy::row_route_rows;
 }
 
+//! True if a call may take the row route, on some GPU.
+template <class Policy>
+constexpr bool may_take_row_route(prefill_args const& args) noexcept {
+  return args.route == route::row ||
+         (args.route == route::automatic && may_go_by_row<Policy>(args.rows.num_rows));
+}
+
 //! Checks everything but the workspace.
 template <class Geometry>
 [[nodiscard]] status check_prefill(prefill_args const& args) noexcept {
@@ -82,19 +90,27 @@ template <class Geometry>
   if (checked == status::ok) {
     checked = check_plan_size<Geometry>(args.rows.num_rows, args.selected, cache);
   }
-  return checked == status::ok ? check_report(args.report) : checked;
+  if (checked != status::ok) {
+    return checked;
+  }
+  // The row route has a CTA for each partition of each row, along x.
+  std::int64_t const partitions = num_partitions<row_geometry<Geometry>>(args.selected, cache);
+  if (may_take_row_route<typename Geometry::policy>(args) &&
+      args.rows.num_rows * partitions > std::numeric_limits<std::int32_t>::max()) {
+    return status::invalid_num_rows;
+  }
+  return check_report(args.report);
 }
 
 //! Shapes of a call that check_prefill() found good.
 template <class Policy>
 prefill_shape shape_of(prefill_args const& args) noexcept {
-  using G                 = geometry<Policy>;
-  kv_cache const& cache   = args.attention.cache;
-  query_view const& q     = args.attention.q;
-  std::int32_t const rows = args.rows.num_rows;
-  bool const may_be_row =
-      args.route == route::row || (args.route == route::automatic && may_go_by_row<Policy>(rows));
-  bool const may_be_grouped = args.route != route::row || args.report != nullptr;
+  using G                   = geometry<Policy>;
+  kv_cache const& cache     = args.attention.cache;
+  query_view const& q       = args.attention.q;
+  std::int32_t const rows   = args.rows.num_rows;
+  bool const may_be_row     = may_take_row_route<Policy>(args);
+  bool const may_be_grouped = args.route != route::row;
   prefill_shape shape{};
   if (may_be_grouped) {
     shape.num_groups = num_groups<G>(rows);
@@ -151,8 +167,8 @@ template <class Policy>
 
 }  // namespace detail
 
-//! Bytes of workspace that prefill() needs for calls of these shapes, by the route asked for and, if
-//! there is one, with a report. No memory is looked at.
+//! Bytes of workspace that prefill() needs for calls of these shapes, and by the route asked for.
+//! No memory is looked at.
 //! @return ok, or what can_prefill() would say of the arguments; then `bytes` is untouched
 template <class Policy = qsa_policy>
 [[nodiscard]] status workspace_bytes(prefill_args const& args, std::size_t& bytes) noexcept {
@@ -234,19 +250,17 @@ template <class Policy = qsa_policy>
   if (info != nullptr) {
     *info = chosen;
   }
-  auto const shape   = detail::shape_of<Policy>(args);
+  auto const shape = detail::shape_of<Policy>(args);
+  if (chosen.route == route::row) {
+    return row_attention<G>(args.rows, args.selected, args.attention,
+                            detail::carve_partials(workspace, shape, args), args.report, stream);
+  }
   auto const planned = carve_plan<G>(workspace, shape.num_groups, shape.capacity);
-  if (chosen.route == route::grouped || args.report != nullptr) {
-    outcome =
-        make_plan<G>(args.rows, args.selected, args.attention.cache, planned, args.report, stream);
-  }
-  if (outcome != status::ok) {
-    return outcome;
-  }
-  return chosen.route == route::grouped
+  outcome =
+      make_plan<G>(args.rows, args.selected, args.attention.cache, planned, args.report, stream);
+  return outcome == status::ok
              ? grouped_attention<G>(args.rows.num_rows, args.attention, planned, stream)
-             : row_attention<G>(args.rows, args.selected, args.attention,
-                                detail::carve_partials(workspace, shape, args), stream);
+             : outcome;
 }
 
 }  // namespace pageunion

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! prefill() on the device: every corner against the reference, on both routes, and the promises
+//! that its results do not change with what they may not depend on.
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <pageunion/prefill.cuh>
+
+#include "support/bad_arguments.hpp"
+#include "support/captured_graph.cuh"
+#include "support/catch.hpp"
+#include "support/make_problem.hpp"
+#include "support/policies.hpp"
+#include "support/prefill_run.cuh"
+#include "support/test_size.hpp"
+
+using pageunion::element_type;
+using pageunion::log_base;
+using pageunion::qsa_policy;
+using pageunion::route;
+using pageunion::selection_kind;
+using pageunion::status;
+using pageunion::test::all_routes;
+using pageunion::test::cache_fill;
+using pageunion::test::captured_graph;
+using pageunion::test::column_order;
+using pageunion::test::count_form;
+using pageunion::test::half_bits;
+using pageunion::test::host_problem;
+using pageunion::test::kv_layout;
+using pageunion::test::make_problem;
+using pageunion::test::page_pattern;
+using pageunion::test::prefill_run;
+using pageunion::test::problem_spec;
+using pageunion::test::row_order;
+using pageunion::test::short_head_policy;
+using pageunion::test::test_size;
+
+namespace {
+
+//! A specification with the heads of a policy.
+template <class Policy>
+problem_spec spec_of() {
+  problem_spec spec;
+  spec.page_tokens  = Policy::page_tokens;
+  spec.heads_per_kv = Policy::heads_per_kv;
+  spec.head_dim     = Policy::head_dim;
+  return spec;
+}
+
+template <class Policy>
+void require_right(problem_spec const& spec, route wanted) {
+  prefill_run<Policy> call(make_problem(spec), wanted);
+  REQUIRE(call.run() == status::ok);
+  REQUIRE(call.faults() == "");
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("prefill agrees with the reference for any number of rows", "[prefill]",
+                   qsa_policy, short_head_policy) {
+  problem_spec spec  = spec_of<TestType>();
+  spec.num_rows      = GENERATE(0, 1, 7, 8, 9, 33);
+  spec.kind          = GENERATE(selection_kind::tokens, selection_kind::pages);
+  route const wanted = GENERATE(from_range(all_routes()));
+  CAPTURE(spec.num_rows, spec.kind, wanted);
+  require_right<TestType>(spec, wanted);
+}
+
+TEST_CASE("prefill sees through whatever the rules drop", "[prefill]") {
+  problem_spec spec    = spec_of<qsa_policy>();
+  spec.seed            = GENERATE(1u, 2u);
+  spec.kind            = GENERATE(selection_kind::tokens, selection_kind::pages);
+  spec.counts          = GENERATE(count_form::none, count_form::array, count_form::column);
+  route const wanted   = GENERATE(from_range(all_routes()));
+  spec.num_rows        = 45;
+  spec.num_requests    = 4;
+  spec.holes           = 0.2;
+  spec.duplicates      = 0.2;
+  spec.foreign_entries = 0.2;
+  spec.empty_rows      = 0.1;
+  spec.padding_rows    = 0.1;
+  spec.odd_positions   = 0.1;
+  spec.unmapped_blocks = 0.1;
+  spec.token_density   = 0.7;
+  spec.spare_columns   = -1;
+  CAPTURE(spec.seed, spec.kind, spec.counts, wanted);
+  require_right<qsa_policy>(spec, wanted);
+}
+
+TEST_CASE("prefill follows any layout, block size and output", "[prefill]") {
+  problem_spec spec      = spec_of<qsa_policy>();
+  spec.layout            = GENERATE(kv_layout::separate, kv_layout::heads_first, kv_layout::mixed,
+                                    kv_layout::interleaved_blocks, kv_layout::interleaved_tokens);
+  spec.block_tokens      = GENERATE(16, 36, 784);
+  route const wanted     = GENERATE(from_range(all_routes()));
+  spec.gap               = spec.block_tokens == 36 ? 24 : 0;
+  spec.out_type          = spec.block_tokens == 36 ? element_type::f32 : element_type::f16;
+  spec.lse_base          = spec.block_tokens == 16 ? log_base::natural : log_base::two;
+  spec.num_kv_heads      = 2;
+  spec.num_rows          = 19;
+  spec.num_requests      = 2;
+  spec.has_shared_prefix = true;
+  CAPTURE(spec.layout, spec.block_tokens, wanted);
+  require_right<qsa_policy>(spec, wanted);
+}
+
+TEST_CASE("prefill takes rows of many requests in any order", "[prefill]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 40;
+  spec.num_requests  = GENERATE(5, 40);
+  spec.min_length    = 0;
+  spec.max_length    = 90;
+  spec.order         = row_order::shuffled;
+  spec.padding_rows  = 0.2;
+  CAPTURE(spec.num_requests, wanted);
+  require_right<qsa_policy>(spec, wanted);
+}
+
+TEST_CASE("prefill takes sequences of a few tokens", "[prefill]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.lengths       = {0, 1, 3, 4, 5};
+  spec.kind          = GENERATE(selection_kind::tokens, selection_kind::pages);
+  spec.num_requests  = 5;
+  spec.num_rows      = 15;
+  CAPTURE(spec.kind, wanted);
+  require_right<qsa_policy>(spec, wanted);
+}
+
+TEST_CASE("prefill takes rows that share all pages and rows that share none", "[prefill]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.pattern       = GENERATE(page_pattern::same, page_pattern::disjoint);
+  spec.columns       = GENERATE(column_order::ascending, column_order::shuffled);
+  spec.lengths       = {1000};
+  spec.num_rows      = 17;
+  spec.pages_per_row = 20;
+  CAPTURE(spec.pattern, spec.columns, wanted);
+  require_right<qsa_policy>(spec, wanted);
+}
+
+TEST_CASE("a row may attend to one token, the last one of a whole page", "[prefill]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 3;
+  spec.lengths       = {48};
+  spec.unselected    = cache_fill::values;
+  host_problem p     = make_problem(spec);
+  p.entries.assign(p.entries.size(), -1);
+  p.entries[static_cast<std::size_t>(2 * p.entry_stride + p.width - 1)] = 47;
+  pageunion::test::poison_unselected(p);
+  prefill_run<qsa_policy> call(p, wanted);
+  REQUIRE(call.run() == status::ok);
+  CHECK(call.faults() == "");
+}
+
+TEST_CASE("all rows may be empty", "[prefill]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 11;
+  spec.empty_rows    = GENERATE(0.5, 1.0);
+  CAPTURE(spec.empty_rows, wanted);
+  require_right<qsa_policy>(spec, wanted);
+}
+
+TEST_CASE("scale 0 gives the mean of V", "[prefill]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  host_problem p     = make_problem(spec);
+  p.scale            = 0.0f;
+  prefill_run<qsa_policy> call(p, wanted);
+  REQUIRE(call.run() == status::ok);
+  CHECK(call.faults() == "");
+}
+
+TEST_CASE("keys may lie at the end of the range of half", "[prefill]") {
+  // Queries with one element of 1 and keys of +-65,504 there: scores of +-65,504 without rounding.
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  bool const is_low  = GENERATE(false, true);
+  host_problem p     = make_problem(spec);
+  p.scale            = 1.0f;
+  for (std::size_t i = 0; i < p.q_data.size(); ++i) {
+    p.q_data[i] = half_bits(i % static_cast<std::size_t>(spec.head_dim) == 0 ? 1.0f : 0.0f);
+  }
+  for (std::size_t i = 0; i < p.k_data.size(); ++i) {
+    // All scores at -65,504, or every fifth at the other end.
+    bool const is_high = !is_low && i / static_cast<std::size_t>(spec.head_dim) % 5 == 0;
+    if (p.k_data[i] != pageunion::test::half_nan) {
+      p.k_data[i] = half_bits(is_high ? 65504.0f : -65504.0f);
+    }
+  }
+  CAPTURE(wanted, is_low);
+  prefill_run<qsa_policy> call(p, wanted);
+  REQUIRE(call.run() == status::ok);
+  CHECK(call.faults() == "");
+}
+
+TEST_CASE("70,000 rows", "[prefill][large]") {
+  problem_spec spec  = spec_of<short_head_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = test_size(70000, 700);
+  spec.num_requests  = 3;
+  spec.lengths       = {30, 50, 64};
+  spec.pages_per_row = 2;
+  CAPTURE(wanted);
+  require_right<short_head_policy>(spec, wanted);
+}
+
+TEST_CASE("rows may attend to 2,051 tokens", "[prefill]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 24;
+  spec.lengths       = {3000};
+  spec.pages_per_row = 512;
+  spec.max_pages     = 513;
+  spec.width         = 2051;
+  prefill_run<qsa_policy> call(make_problem(spec), wanted);
+  REQUIRE(call.run() == status::ok);
+  CHECK(call.faults() == "");
+}
+
+TEST_CASE("twenty runs give the same bits", "[prefill][bits]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 45;
+  spec.pages_per_row = 20;
+  prefill_run<qsa_policy> call(make_problem(spec), wanted);
+  std::vector<unsigned char> const first = call.output_bytes();
+  for (int run = 1; run < test_size(20, 5); ++run) {
+    CAPTURE(wanted, run);
+    REQUIRE(call.output_bytes() == first);
+  }
+}
+
+TEST_CASE("other physical blocks and other columns give the same bits", "[prefill][bits]") {
+  problem_spec spec      = spec_of<qsa_policy>();
+  route const wanted     = GENERATE(from_range(all_routes()));
+  spec.kind              = GENERATE(selection_kind::tokens, selection_kind::pages);
+  spec.layout            = GENERATE(kv_layout::separate, kv_layout::interleaved_blocks);
+  spec.num_rows          = 45;
+  spec.num_requests      = 2;
+  spec.has_shared_prefix = true;
+  spec.holes             = 0.1;
+  CAPTURE(wanted, spec.kind, spec.layout);
+  host_problem const p                   = make_problem(spec);
+  std::vector<unsigned char> const bytes = prefill_run<qsa_policy>(p, wanted).output_bytes();
+  CHECK(prefill_run<qsa_policy>(pageunion::test::relocated(p, 3), wanted).output_bytes() == bytes);
+  CHECK(prefill_run<qsa_policy>(pageunion::test::permuted_columns(p, 4), wanted).output_bytes() ==
+        bytes);
+}
+
+TEST_CASE("what no row attends to does not change a bit, whatever it holds", "[prefill][bits]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 45;
+  spec.num_requests  = 2;
+  spec.token_density = GENERATE(1.0, 0.5);
+  spec.unselected    = cache_fill::values;
+  CAPTURE(wanted, spec.token_density);
+  host_problem p                         = make_problem(spec);
+  std::vector<unsigned char> const bytes = prefill_run<qsa_policy>(p, wanted).output_bytes();
+  pageunion::test::poison_unselected(p, pageunion::test::half_nan);
+  CHECK(prefill_run<qsa_policy>(p, wanted).output_bytes() == bytes);
+  pageunion::test::poison_unselected(p, pageunion::test::half_infinity);
+  CHECK(prefill_run<qsa_policy>(p, wanted).output_bytes() == bytes);
+}
+
+TEST_CASE("a neighbour's NaN and infinity stay with the neighbour", "[prefill][bits]") {
+  problem_spec spec        = spec_of<qsa_policy>();
+  route const wanted       = GENERATE(from_range(all_routes()));
+  bool const is_in_v       = GENERATE(true, false);
+  std::uint16_t const bits = GENERATE(pageunion::test::half_nan, pageunion::test::half_infinity);
+  // Row 11 alone attends to the token: with neighbours in the token's page, or without.
+  spec.token_density      = GENERATE(1.0, 0.5);
+  spec.num_rows           = 24;
+  spec.lengths            = {200};
+  std::int64_t const row  = 11;
+  std::int32_t const only = 150;
+  CAPTURE(wanted, is_in_v, bits, spec.token_density);
+  host_problem p = make_problem(spec);
+  for (std::int32_t& entry : p.entries) {
+    entry = entry == only ? -1 : entry;
+  }
+  p.entries[static_cast<std::size_t>(row * p.entry_stride)] = only;
+  auto const element =
+      pageunion::test::element_of(p, is_in_v ? p.v_strides : p.k_strides, 0, only, 0);
+  std::uint16_t* const data = is_in_v ? pageunion::test::v_begin(p) : p.k_data.data();
+  for (int d = 0; d < spec.head_dim; ++d) {
+    data[element + d] = half_bits(0.5f);
+  }
+  prefill_run<qsa_policy> clean(p, wanted);
+  REQUIRE(clean.run() == status::ok);
+  data[element + 37] = bits;
+  prefill_run<qsa_policy> spoilt(p, wanted);
+  REQUIRE(spoilt.run() == status::ok);
+
+  std::vector<double> const before   = clean.device().out();
+  std::vector<double> const after    = spoilt.device().out();
+  std::vector<double> const expected = p.reference().out;
+  std::size_t const row_size         = static_cast<std::size_t>(p.num_heads() * spec.head_dim);
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    CAPTURE(i / row_size, i % row_size);
+    if (i / row_size != static_cast<std::size_t>(row)) {
+      REQUIRE(after[i] == before[i]);
+    } else {
+      REQUIRE(std::isfinite(after[i]) == std::isfinite(expected[i]));
+    }
+  }
+}
+
+TEST_CASE("a captured call replays with what the arrays hold then", "[prefill][graph]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 21;
+  spec.num_requests  = 2;
+  spec.width         = 40;
+  spec.lengths       = {190, 120};
+  spec.spare_columns = 2;
+  CAPTURE(wanted);
+  prefill_run<qsa_policy> call(make_problem(spec), wanted);
+  captured_graph graph([&](cudaStream_t stream) { return call.enqueue(stream); });
+  REQUIRE(graph.captured() == status::ok);
+  for (unsigned seed = 2; seed < 5; ++seed) {
+    spec.seed = seed;
+    // As many blocks in other proportions: positions, lengths and tables change.
+    spec.lengths       = {190 - 16 * static_cast<int>(seed), 120 + 16 * static_cast<int>(seed)};
+    int const longest  = (std::max(spec.lengths[0], spec.lengths[1]) + 15) / 16;
+    spec.spare_columns = 14 - longest;
+    spec.holes         = 0.1;
+    CAPTURE(seed);
+    call.device().upload(make_problem(spec));
+    call.poison();
+    graph.replay();
+    REQUIRE(call.faults() == "");
+    std::vector<unsigned char> const bytes = call.device().output_bytes();
+    call.poison();
+    graph.replay();
+    REQUIRE(call.device().output_bytes() == bytes);
+  }
+}
+
+TEST_CASE("prefill says which route it took", "[prefill]") {
+  prefill_run<qsa_policy> chosen(make_problem(spec_of<qsa_policy>()), route::automatic);
+  REQUIRE(chosen.run() == status::ok);
+  CHECK(chosen.faults() == "");
+  CHECK(chosen.info().route != route::automatic);
+  CHECK(std::string(chosen.info().reason) != "");
+
+  route const wanted = GENERATE(from_range(all_routes()));
+  prefill_run<qsa_policy> asked(make_problem(spec_of<qsa_policy>()), wanted);
+  REQUIRE(asked.run() == status::ok);
+  CHECK(asked.info().route == wanted);
+  CHECK(std::string(asked.info().reason) != "");
+}
+
+TEST_CASE("prefill reports what it saw", "[prefill]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 45;
+  spec.padding_rows  = 0.2;
+  spec.empty_rows    = 0.2;
+  CAPTURE(wanted);
+  prefill_run<qsa_policy> call(make_problem(spec), wanted);
+  pageunion::test::device_array counters(std::vector<pageunion::plan_report>(1));
+  call.report_to(counters.as<pageunion::plan_report>());
+  REQUIRE(call.run() == status::ok);
+  REQUIRE(call.run() == status::ok);
+  unsigned long long num_bad = 0, num_empty = 0;
+  for (int row = 0; row < spec.num_rows; ++row) {
+    num_bad += call.device().host().row_request[static_cast<std::size_t>(row)] == 0 ? 0 : 1;
+    num_empty += call.device().host().tokens_of(row).empty() ? 1 : 0;
+  }
+  // Two calls add up.
+  pageunion::plan_report const report = counters.download<pageunion::plan_report>()[0];
+  CHECK(report.rows == 90);
+  CHECK(report.bad_request_rows == 2 * num_bad);
+  CHECK(report.empty_rows == 2 * num_empty);
+  CHECK(counters.is_guarded());
+}
+
+TEST_CASE("a bad argument is named, nothing is enqueued and outputs stay as they were",
+          "[prefill][arguments]") {
+  problem_spec spec = spec_of<qsa_policy>();
+  spec.num_rows     = 20;
+  spec.num_kv_heads = 2;
+  prefill_run<qsa_policy> call(make_problem(spec));
+  call.poison();
+  for (auto const& bad : pageunion::test::bad_arguments()) {
+    // Only what is written is real: nothing may read or write anything.
+    pageunion::test::call_arguments given = pageunion::test::good_arguments();
+    given.operands.out.data               = call.device().operands().out.data;
+    given.operands.lse.data               = call.device().operands().lse.data;
+    bad.spoil(given);
+    pageunion::prefill_args args;
+    args.rows      = given.rows;
+    args.selected  = given.selected;
+    args.attention = given.operands;
+    args.report    = given.report;
+    status answer  = status::ok;
+    captured_graph graph([&](cudaStream_t stream) {
+      answer = pageunion::prefill<qsa_policy>(args, given.workspace, given.workspace_bytes, stream);
+      return answer;
+    });
+    CAPTURE(bad.what);
+    CHECK(std::string(pageunion::to_string(answer)) == pageunion::to_string(bad.expected));
+    // Anything in the graph would touch the pretended addresses now.
+    REQUIRE_NOTHROW(graph.replay());
+    REQUIRE(call.device().is_output_untouched());
+  }
+}

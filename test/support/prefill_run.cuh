@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! A problem on the device and one call of prefill() on it: arguments, workspace, and everything
+//! that must hold afterwards.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <pageunion/plan.hpp>
+#include <pageunion/prefill.cuh>
+#include <pageunion/status.hpp>
+
+#include "captured_graph.cuh"
+#include "device_array.cuh"
+#include "device_problem.cuh"
+#include "problem.hpp"
+#include "tolerance.hpp"
+
+namespace pageunion::test {
+
+//! The routes among which prefill() chooses.
+inline std::vector<route> all_routes() { return {route::grouped, route::row}; }
+
+//! One call's device memory. Policy is the policy of the call.
+template <class Policy>
+class prefill_run {
+ public:
+  explicit prefill_run(host_problem const& p, route wanted = route::automatic)
+      : device_(p), wanted_(wanted), workspace_(needed_bytes()) {}
+
+  prefill_args args() const {
+    prefill_args call;
+    call.rows      = device_.rows();
+    call.selected  = device_.selected();
+    call.attention = device_.operands();
+    call.route     = wanted_;
+    call.report    = report_;
+    return call;
+  }
+
+  device_problem& device() { return device_; }
+  void* workspace() const { return workspace_.data(); }
+  std::size_t workspace_size() const { return workspace_.size_bytes(); }
+
+  //! Calls prefill() and does not wait.
+  status enqueue(cudaStream_t stream) {
+    return prefill<Policy>(args(), workspace_.data(), workspace_.size_bytes(), stream, &info_);
+  }
+
+  //! Calls prefill() with poisoned outputs and workspace, and waits.
+  status run() {
+    poison();
+    status const enqueued = enqueue(stream_.get());
+    stream_.synchronize();
+    return enqueued;
+  }
+
+  //! run() that must succeed: every byte of out and lse.
+  std::vector<unsigned char> output_bytes() {
+    status const ran = run();
+    if (ran != status::ok) {
+      throw std::runtime_error(to_string(ran));
+    }
+    return device_.output_bytes();
+  }
+
+  //! Lets the following calls count in a report on the device.
+  void report_to(plan_report* report) { report_ = report; }
+
+  void poison() {
+    device_.poison_outputs();
+    workspace_.poison();
+  }
+
+  //! What prefill() said of its last call.
+  prefill_info const& info() const { return info_; }
+
+  //! What is wrong with the results, or with memory that was not to change; empty if nothing.
+  //! Compares all rows with the reference, by the derived bounds and by the project's relative L2.
+  std::string faults() {
+    host_problem const& p           = device_.host();
+    reference_result const expected = p.reference();
+    std::vector<std::int32_t> rows(static_cast<std::size_t>(p.spec.num_rows));
+    std::iota(rows.begin(), rows.end(), 0);
+    std::vector<double> const bounds =
+        output_bounds(p.rows(), p.selected(), p.operands(), p.spec.page_tokens, rows);
+    comparison const out = compare_outputs(device_.out(), expected.out, bounds, p.spec.head_dim);
+    comparison const lse = compare_lse(device_.lse(), expected.lse, p.spec.lse_base);
+
+    std::string found = device_.damage();
+    found += workspace_.is_guarded() ? "" : "guard bytes of the workspace; ";
+    found += out.is_within_bounds() ? "" : "out: " + out.failure + "; ";
+    found += lse.is_within_bounds() ? "" : "lse: " + lse.failure + "; ";
+    if (out.relative_l2 > required_relative_l2) {
+      found += "relative L2 error " + std::to_string(out.relative_l2) + "; ";
+    }
+    return found;
+  }
+
+ private:
+  std::size_t needed_bytes() const {
+    std::size_t bytes  = 0;
+    status const sized = workspace_bytes<Policy>(args(), bytes);
+    if (sized != status::ok) {
+      throw std::runtime_error(to_string(sized));
+    }
+    return bytes;
+  }
+
+  device_problem device_;
+  route wanted_;
+  plan_report* report_ = nullptr;
+  device_array workspace_;
+  test_stream stream_;
+  prefill_info info_{};
+};
+
+}  // namespace pageunion::test
