@@ -90,6 +90,7 @@ prefill_args production_args() {
   operands.out.data                  = somewhere<void>(8);
   operands.out.row_stride            = operands.q.row_stride;
   operands.out.head_stride           = operands.q.head_stride;
+  args.report                        = somewhere<plan_report>(11);
   return args;
 }
 
@@ -121,7 +122,7 @@ int main() {
   pages.width      = 512;
   pages.row_stride = 512;
   bool launched    = true;
-  for (route const taken : {route::grouped}) {
+  for (route const taken : {route::grouped, route::row}) {
     launched = launch(tokens, taken) && launch(pages, taken) && launched;
   }
   return launched ? 0 : 1;
