@@ -134,10 +134,11 @@ struct geometry {
 //! The same work one row at a time: an m-tile holds the heads of a row.
 template <class Policy>
 struct row_policy : Policy {
-  static constexpr int group_rows  = 1;  //!< a row is a CTA's own
-  static constexpr int warps       = 4;  //!< as few as one per quarter of an SM
-  static constexpr int warp_tiles  = 1;  //!< short steps: a partition's last one is padded
-  static constexpr int ctas_per_sm = 3;  //!< 168 registers a thread, which spill nothing
+  static constexpr int group_rows   = 1;  //!< a row is a CTA's own
+  static constexpr int warps        = 4;  //!< as few as one per quarter of an SM
+  static constexpr int warp_tiles   = 1;  //!< short steps: a partition's last one is padded
+  static constexpr int lane_vectors = 4;  //!< a warp's slice of V is whole tiles
+  static constexpr int ctas_per_sm  = 3;  //!< 168 registers a thread, which spill nothing
 };
 
 //! Geometry of the row attention that goes with the groups of a geometry.

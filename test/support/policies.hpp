@@ -39,4 +39,9 @@ struct wide_page_policy : qsa_policy {
   static constexpr int head_dim     = 64;
 };
 
+//! Row attention in partitions of 128 tokens: a few pages are several partitions.
+struct short_partition_policy : qsa_policy {
+  static constexpr int partition_tokens = 128;
+};
+
 }  // namespace pageunion::test

@@ -87,9 +87,10 @@ class row_run {
   row_partials partials() const { return {out_.as<float>(), lse_.as<float>(), partitions_}; }
 
   //! Calls row_attention() and does not wait.
-  status enqueue(cudaStream_t stream) {
+  //! @param report device memory or null
+  status enqueue(cudaStream_t stream, plan_report* report = nullptr) {
     return row_attention<geometry<Policy>>(device_.rows(), device_.selected(), device_.operands(),
-                                           partials(), nullptr, stream);
+                                           partials(), report, stream);
   }
 
   //! Calls row_attention() with poisoned outputs and partials, and waits.
