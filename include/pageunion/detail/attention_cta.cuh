@@ -104,7 +104,7 @@ class attention_cta {
   __device__ void run() {
     map_.find(reinterpret_cast<float*>(slot_));
     load_queries();
-#pragma unroll 1
+#pragma unroll 2
     do {
       attend();
     } while (needs_care());
@@ -218,8 +218,9 @@ class attention_cta {
     load_slice(staged_, addresses_, key_slice * keys::num_dims);
   }
   __device__ void load_values(int value_slice) {
-    values_.find(addresses_, value_slice * value_tiles * G::tile_pages);
-    load_slice(staged_, addresses_, 0);
+    lane_addresses<G::lane_vectors> addresses;
+    values_.find(addresses, value_slice * value_tiles * G::tile_pages);
+    load_slice(staged_, addresses, 0);
   }
 
   //! The m-tiles that a product is done for: all of them, known at compile time.
@@ -529,7 +530,7 @@ class attention_cta {
     map_.hide_origin();
     store_slice<values>(staged_, slot_);
     __syncwarp();
-#pragma unroll 1
+#pragma unroll 2
     for (int token = 0; token < values::num_tokens; ++token) {
       mask_type const mask = masks_.mask_of((s * values::num_tokens + token) / G::page_tokens) >>
                              (token % G::page_tokens);
@@ -634,7 +635,7 @@ class attention_cta {
   page_reader<G, keys> keys_;
   page_reader<G, values> values_;
   page_masks<G> masks_;
-  lane_addresses<G::lane_vectors> addresses_;  // of the slice to load next
+  lane_addresses<G::lane_vectors> addresses_;  // of the step's keys
   lane_share<G::lane_vectors> staged_;         // the slice in flight
   sum_fragment out_[G::m_tiles][G::value_columns];
   float sum_[G::m_tiles][lane_sums];
