@@ -217,6 +217,40 @@ TEST_CASE("70,000 rows", "[prefill][large]") {
   require_right<short_head_policy>(spec, wanted);
 }
 
+TEST_CASE("cache blocks may lie 2^32 elements and more into the cache", "[prefill][large]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  host_problem p     = make_problem(spec);
+  CAPTURE(wanted);
+  std::vector<unsigned char> const bytes = prefill_run<qsa_policy>(p, wanted).output_bytes();
+
+  // The same blocks behind a million others, of 4,096 elements each, that nobody has.
+  std::int32_t const shift   = test_size(1 << 20, 16);
+  std::size_t const in_front = static_cast<std::size_t>(shift * p.k_strides.block) * sizeof(__half);
+  auto const put_behind      = [&](std::vector<std::uint16_t> const& data) {
+    pageunion::test::device_array array(in_front + data.size() * sizeof(std::uint16_t));
+    pageunion::test::require_cuda(
+             cudaMemcpy(array.as<unsigned char>() + in_front, data.data(),
+                        data.size() * sizeof(std::uint16_t), cudaMemcpyHostToDevice),
+             "cudaMemcpy");
+    return array;
+  };
+  auto const k = put_behind(p.k_data);
+  auto const v = put_behind(p.v_data);
+  for (std::int32_t& block : p.block_entries) {
+    block += block >= 0 && block < p.num_blocks ? shift : 0;
+  }
+  p.num_blocks += shift;
+  prefill_run<qsa_policy> call(p, wanted);
+  call.poison();
+  pageunion::prefill_args args = call.args();
+  args.attention.cache.k       = k.as<__half>();
+  args.attention.cache.v       = v.as<__half>();
+  REQUIRE(pageunion::prefill<qsa_policy>(args, call.workspace(), call.workspace_size(), nullptr) ==
+          status::ok);
+  CHECK(call.device().output_bytes() == bytes);
+}
+
 TEST_CASE("rows may attend to 2,051 tokens", "[prefill]") {
   problem_spec spec  = spec_of<qsa_policy>();
   route const wanted = GENERATE(from_range(all_routes()));
