@@ -7,11 +7,11 @@
 #include <cuda_fp16.h>
 #include <mma.h>
 
-#include <cfloat>
 #include <cstdint>
 
 #include <pageunion/detail/attention_output.cuh>
 #include <pageunion/detail/fragments.cuh>
+#include <pageunion/detail/online_softmax.cuh>
 #include <pageunion/detail/slice.cuh>
 #include <pageunion/detail/step_pages.cuh>
 #include <pageunion/geometry.hpp>
@@ -22,7 +22,7 @@ namespace pageunion::detail {
 
 //! The rows of one CTA, all heads of one KV head, in these phases:
 //!
-//!   load_queries | per step: score_tiles, select | weigh | accumulate | reduce_sums | store
+//!   load_queries | per step: score_tiles, select | weigh | accumulate | finish | store
 //!
 //! A bar is a CTA barrier. A step has warp_tiles tiles of 16 tokens per warp. In score_tiles, select and
 //! weigh each warp owns its tiles' tokens, in accumulate each warp owns head_dim / warps elements of the
@@ -30,11 +30,8 @@ namespace pageunion::detail {
 //! the weights cross warps.
 //!
 //! The barrier after select also says that all warps have finished accumulate of the step before, and
-//! that a selected score exceeds its row's reference (a maximum so far) by more than
-//! rescale_threshold: only then, rescale moves that row's reference. Exact, since outputs and sums
-//! share the reference.
-//! Source: online softmax, Milakov and Gimelshein, arXiv:1805.02867; tiling, Dao et al.,
-//! arXiv:2205.14135, algorithm 1.
+//! whether references must move (online_softmax).
+//! Source: tiling, Dao et al., arXiv:2205.14135, algorithm 1.
 //!
 //! V is multiplied as it is, though 0 x NaN spoils rows that did not select the token. If an output
 //! comes out Inf or NaN, the CTA does all steps again and keeps Inf and NaN of V out of the products,
@@ -45,46 +42,32 @@ namespace pageunion::detail {
 template <class Geometry, class Pages>
 class attention_cta {
   using G                     = Geometry;
+  using softmax               = online_softmax<G>;
   using mask_type             = typename G::mask_type;
   using keys                  = slice<G::key_dims, G::lane_vectors>;
   using values                = slice<G::value_dims, G::lane_vectors>;
-  static constexpr int m_edge = G::m_tiles * edge;  // m-rows, padded to whole tiles
+  static constexpr int m_edge = softmax::m_edge;
 
-  static constexpr int query_pitch  = G::head_dim + 8;     // rows 4 banks apart
-  static constexpr int weight_pitch = G::step_tokens + 8;  // the same
+  static constexpr int query_pitch  = G::head_dim + 8;  // rows 4 banks apart
+  static constexpr int weight_pitch = softmax::weight_pitch;
   static constexpr int key_slices   = G::head_dim / keys::num_dims;
   static constexpr int value_tiles  = values::num_tokens / edge;  // tiles of a value slice
   static constexpr int value_slices = G::step_tiles / value_tiles;
   static constexpr int slot_halves =
       keys::slot_halves > values::slot_halves ? keys::slot_halves : values::slot_halves;
-  //! Sums of weights that a thread keeps of each m-tile; sum_row() says whose they are.
-  static constexpr int lane_sums = 2;
   static_assert(keys::num_tokens == G::warp_tiles * edge, "a key slice must be a warp's tokens");
   static_assert(G::step_tiles % value_tiles == 0, "a step must be a whole number of value slices");
 
-  //! Scores of this warp's tiles.
-  struct score_fragments {
-    sum_fragment tile[G::warp_tiles][G::m_tiles];
-  };
-
  public:
-  //! Scores may exceed their row's reference by this much, in base 2, before it is moved. Weights
-  //! then reach 2^8, which half holds with its full precision; sums are float.
-  static constexpr float rescale_threshold = 8.0f;
-
   //! WMMA operands start on 32-byte boundaries.
   struct shared_storage {
     alignas(32) __half query[m_edge * query_pitch];
-    alignas(32) __half weight[m_edge * weight_pitch];  // at other times, values per warp and m-row
-    alignas(32) __half slot[G::warps][slot_halves];    // each warp's own
-    alignas(32) float reference[m_edge];
-    alignas(32) float factor[m_edge];
+    alignas(32) __half slot[G::warps][slot_halves];  // each warp's own
+    typename softmax::shared_storage weights;
   };
   static_assert(sizeof(shared_storage) * G::ctas_per_sm <= sm70_limits::smem_bytes_per_sm,
                 "the shared memory of ctas_per_sm CTAs must fit an SM: lower ctas_per_sm, or halve "
                 "group_rows");
-  static_assert(sizeof(shared_storage::weight) >= sizeof(float) * G::warps * m_edge,
-                "the weights' memory must hold one float per warp and m-row");
 
   //! @param first_row row of the batch that the CTA's row 0 is
   //! @param num_rows  rows of the CTA that exist
@@ -97,18 +80,19 @@ class attention_cta {
         warp_(static_cast<int>(threadIdx.x) / warp_threads),
         lane_(static_cast<int>(threadIdx.x) % warp_threads),
         slot_(smem.slot[warp_]),
+        softmax_(smem.weights, params.scale_log2, reinterpret_cast<float*>(slot_)),
         keys_(params.operands.cache.k, params.operands.cache.k_strides, kv_head, 0),
         values_(params.operands.cache.v, params.operands.cache.v_strides, kv_head,
                 warp_ * G::value_dims) {}
 
   __device__ void run() {
-    map_.find(reinterpret_cast<float*>(slot_));
     load_queries();
 #pragma unroll 2
     do {
       attend();
     } while (needs_care());
-    reduce_sums();
+    output_.set_chosen(masks_.all_masks());
+    softmax_.finish(output_);
     store();
   }
 
@@ -139,12 +123,13 @@ class attention_cta {
     }
     __syncthreads();
     for (int step = 0; step < num_steps; ++step) {
-      score_fragments score;
+      score_fragments<G> score;
       score_tiles(score);
-      if (__syncthreads_or(select(score)) != 0) {
-        rescale(score);
+      if (__syncthreads_or(softmax_.select(score, masks_)) != 0) {
+        softmax_.move_references(score, masks_);
+        rescale();
       }
-      weigh(score);
+      softmax_.weigh(score, masks_);
       __syncthreads();
       accumulate(step + 1);
     }
@@ -156,15 +141,8 @@ class attention_cta {
       for (int c = 0; c < G::value_columns; ++c) {
         nvcuda::wmma::fill_fragment(out_[t][c], 0.0f);
       }
-#pragma unroll
-      for (float& sum : sum_[t]) {
-        sum = 0.0f;
-      }
     }
-    for (int m = static_cast<int>(threadIdx.x); m < m_edge; m += G::threads) {
-      // A score of -FLT_MAX is legal and still right with this start: it has weight 1.
-      smem_.reference[m] = -FLT_MAX;
-    }
+    softmax_.reset();
   }
   //! True, once, if any output sum of the CTA is Inf or NaN.
   __device__ bool needs_care() {
@@ -186,12 +164,6 @@ class attention_cta {
       }
     }
     return isnan(sum);
-  }
-
-  //! Row of element i of m-tile t. m-rows of the padding follow the last row; nothing of them is stored.
-  __device__ int row_in_cta(int t, int i) const {
-    int const m = t * edge + map_.row(i);
-    return m < G::m_rows ? m / G::heads_per_kv : G::group_rows - 1;
   }
 
   //! This lane's page of a step: lane p holds page p. Past the end, the last page, so that what is
@@ -235,7 +207,7 @@ class attention_cta {
   static constexpr unsigned every_m_tile_bits = (1u << G::m_tiles) - 1u;
 
   //! score = Q K^T for this warp's tiles of tokens.
-  __device__ void score_tiles(score_fragments& score) {
+  __device__ void score_tiles(score_fragments<G>& score) {
     unsigned active = 0;
 #pragma unroll
     for (int n = 0; n < G::warp_tiles; ++n) {
@@ -263,7 +235,7 @@ class attention_cta {
     }
   }
   template <class MTiles>
-  __device__ void multiply_keys(score_fragments& score, int s, MTiles is_wanted) {
+  __device__ void multiply_keys(score_fragments<G>& score, int s, MTiles is_wanted) {
 #pragma unroll
     for (int d = 0; d < keys::num_dims; d += edge) {
       key_fragment key[G::warp_tiles];
@@ -286,147 +258,12 @@ class attention_cta {
     }
   }
 
-  //! For each pair leader, the mask of the page that holds its token of tile `tile`, shifted so that
-  //! bit row * page_tokens is the element's.
-  template <class Elements>
-  __device__ void load_masks(mask_type (&masks)[accumulator_map::num_elements], int tile) const {
-#pragma unroll
-    for (int i = 0; i < accumulator_map::num_elements; ++i) {
-      if (Elements::pair_leader(i) == i) {
-        auto const column = static_cast<unsigned>(map_.column(i));
-        masks[i]          = masks_.mask_of(tile * G::tile_pages + column / G::page_tokens) >>
-                   (column % G::page_tokens);
-      }
-    }
-  }
-  //! True if the row of element i of m-tile t attends to the element's token.
-  template <class Elements>
-  __device__ bool is_selected(mask_type const (&masks)[accumulator_map::num_elements], int t,
-                              int i) const {
-    int const shift = row_in_cta(t, Elements::row_leader(i)) * G::page_tokens;
-    return (masks[Elements::pair_leader(i)] >> shift &
-            (mask_type{1} << Elements::column_step(i))) != 0;
-  }
-
-  //! score = scale * score where selected, else -inf, in base 2: which also ends NaN scores of other
-  //! rows' tokens.
-  //! @return true if a selected score exceeds its reference by more than rescale_threshold
-  __device__ bool select(score_fragments& score) {
-    map_.hide_origin();
-    float growth = 0.0f;
-#pragma unroll
-    for (int n = 0; n < G::warp_tiles; ++n) {
-      growth = fmaxf(growth, map_.is_regular() ? select_tile<regular_elements>(score, n)
-                                               : select_tile<lone_elements>(score, n));
-    }
-    return growth > rescale_threshold;
-  }
-  //! @return the largest excess of a selected score over its reference, at least 0
-  template <class Elements>
-  __device__ float select_tile(score_fragments& score, int n) {
-    int const tile = warp_ * G::warp_tiles + n;
-    mask_type masks[accumulator_map::num_elements];
-    load_masks<Elements>(masks, tile);
-    unsigned const active = masks_.active_m_tiles(tile);
-    float growth          = 0.0f;
-#pragma unroll
-    for (int t = 0; t < G::m_tiles; ++t) {
-      if ((active >> t & 1u) != 0) {
-#pragma unroll
-        for (int i = 0; i < accumulator_map::num_elements; ++i) {
-          float& element        = score.tile[n][t].x[i];
-          float const reference = smem_.reference[t * edge + map_.row(Elements::row_leader(i))];
-          element = is_selected<Elements>(masks, t, i) ? element * params_.scale_log2 : -INFINITY;
-          growth  = fmaxf(growth, element - reference);
-        }
-      }
-    }
-    return growth;
-  }
-
-  //! weight = exp2(score - reference), and the sums of the weights.
-  __device__ void weigh(score_fragments const& score) {
-    map_.hide_origin();
-#pragma unroll
-    for (int n = 0; n < G::warp_tiles; ++n) {
-      if (map_.is_regular()) {
-        weigh_tile<regular_elements>(score, n);
-      } else {
-        weigh_tile<lone_elements>(score, n);
-      }
-    }
-  }
-  template <class Elements>
-  __device__ void weigh_tile(score_fragments const& score, int n) {
-    int const tile        = warp_ * G::warp_tiles + n;
-    unsigned const active = masks_.active_m_tiles(tile);
-#pragma unroll
-    for (int t = 0; t < G::m_tiles; ++t) {
-      if ((active >> t & 1u) != 0) {
-        sum_fragment weight;
-#pragma unroll
-        for (int i = 0; i < accumulator_map::num_elements; ++i) {
-          float const reference = smem_.reference[t * edge + map_.row(Elements::row_leader(i))];
-          weight.x[i]           = exp2_flushed(score.tile[n][t].x[i] - reference);
-        }
-        sum_elements(Elements{}, weight, sum_[t]);
-        store_as_half(Elements{}, map_, weight,
-                      smem_.weight + t * edge * weight_pitch + tile * edge, weight_pitch);
-      }
-    }
-  }
-
-  //! Sums of a fragment's elements by row, each lane its share: of the rows of its own elements, or,
-  //! if those are anywhere, of half of row lane / 2, through the warp's slot.
-  __device__ void sum_elements(regular_elements, sum_fragment const& weight,
-                               float (&sums)[lane_sums]) const {
-#pragma unroll
-    for (int i = 0; i < accumulator_map::num_elements; ++i) {
-      sums[regular_elements::row_leader(i) / 2] += weight.x[i];
-    }
-  }
-  __device__ void sum_elements(lone_elements, sum_fragment const& weight,
-                               float (&sums)[lane_sums]) const {
-    auto* const scratch = reinterpret_cast<float*>(slot_);
-    nvcuda::wmma::store_matrix_sync(scratch, weight, edge, nvcuda::wmma::mem_row_major);
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < edge / 2; ++i) {
-      sums[0] += scratch[lane_ * (edge / 2) + i];
-    }
-    __syncwarp();
-  }
-  //! The row, within its m-tile, of a lane's sum k.
-  __device__ int sum_row(int k) const { return map_.is_regular() ? map_.row(2 * k) : lane_ / 2; }
-
-  //! A value per warp and m-row, [warps, m_edge], where the weights are while there are none.
-  __device__ float* warp_values() const { return reinterpret_cast<float*>(smem_.weight); }
-
-  //! Moves the references of those rows that a selected score of this step outgrew to the row's
-  //! maximum, and brings outputs and sums of these rows, and of no other, to the new reference.
-  __device__ void rescale(score_fragments const& score) {
-    find_row_maxima(score, warp_values() + warp_ * m_edge);
-    __syncthreads();
-    for (int m = static_cast<int>(threadIdx.x); m < m_edge; m += G::threads) {
-      float maximum = -FLT_MAX;
-#pragma unroll
-      for (int w = 0; w < G::warps; ++w) {
-        maximum = fmaxf(maximum, warp_values()[w * m_edge + m]);
-      }
-      float const old     = smem_.reference[m];
-      bool const outgrown = maximum - old > rescale_threshold;
-      smem_.factor[m]     = outgrown ? exp2_flushed(old - maximum) : 1.0f;
-      smem_.reference[m]  = outgrown ? maximum : old;
-    }
-    __syncthreads();
+  //! Brings the outputs to the references that moved.
+  __device__ void rescale() {
 #pragma unroll
     for (int t = 0; t < G::m_tiles; ++t) {
       sum_fragment factor;
-      load_row_values(factor, smem_.factor + t * edge);
-#pragma unroll
-      for (int k = 0; k < lane_sums; ++k) {
-        sum_[t][k] *= smem_.factor[t * edge + sum_row(k)];
-      }
+      softmax_.load_factor(factor, t);
 #pragma unroll
       for (int i = 0; i < accumulator_map::num_elements; ++i) {
 #pragma unroll
@@ -435,33 +272,6 @@ class attention_cta {
           float& out = out_[t][c].x[i];
           out        = isinf(out) ? out : out * factor.x[i];
         }
-      }
-    }
-  }
-
-  //! Largest selected score of each m-row in this warp's tiles, -FLT_MAX where there is none.
-  //! @param maxima [m_edge], this warp's
-  __device__ void find_row_maxima(score_fragments const& score, float* maxima) {
-    auto* const scratch = reinterpret_cast<float*>(slot_);
-#pragma unroll
-    for (int t = 0; t < G::m_tiles; ++t) {
-      float maximum = -FLT_MAX;
-#pragma unroll
-      for (int n = 0; n < G::warp_tiles; ++n) {
-        if ((masks_.active_m_tiles(warp_ * G::warp_tiles + n) >> t & 1u) != 0) {
-          nvcuda::wmma::store_matrix_sync(scratch, score.tile[n][t], edge,
-                                          nvcuda::wmma::mem_row_major);
-          __syncwarp();
-#pragma unroll
-          for (int i = 0; i < edge / 2; ++i) {
-            maximum = fmaxf(maximum, scratch[lane_ * (edge / 2) + i]);
-          }
-          __syncwarp();
-        }
-      }
-      maximum = fmaxf(maximum, __shfl_xor_sync(every_lane, maximum, 1));
-      if (lane_ % 2 == 0) {
-        maxima[t * edge + lane_ / 2] = maximum;
       }
     }
   }
@@ -490,7 +300,7 @@ class attention_cta {
       }
 #pragma unroll
       for (int i = 0; i < value_tiles; ++i) {
-        __half const* const weight = smem_.weight + (s * value_tiles + i) * edge;
+        __half const* const weight = smem_.weights.weight + (s * value_tiles + i) * edge;
         __half const* const value  = slot_ + i * edge * values::pitch;
         if (active[i] == every_m_tile_bits) {
           multiply_values(weight, value, every_m_tile{});
@@ -527,7 +337,8 @@ class attention_cta {
   //! and to no other: in the product, 0 x NaN would reach every row. A weight is never 0 in exact
   //! arithmetic, so the value itself is what it contributes. Rare and slow.
   __device__ void add_specials(int s) {
-    map_.hide_origin();
+    accumulator_map& map = softmax_.map();
+    map.hide_origin();
     store_slice<values>(staged_, slot_);
     __syncwarp();
 #pragma unroll 2
@@ -538,63 +349,17 @@ class attention_cta {
       for (int i = 0; i < accumulator_map::num_elements; ++i) {
 #pragma unroll
         for (int c = 0; c < G::value_columns; ++c) {
-          __half const value  = slot_[token * values::pitch + c * edge + map_.column(i)];
+          __half const value  = slot_[token * values::pitch + c * edge + map.column(i)];
           float const special = is_special(value) ? __half2float(value) : 0.0f;
 #pragma unroll
           for (int t = 0; t < G::m_tiles; ++t) {
-            bool const selected = (mask >> (row_in_cta(t, i) * G::page_tokens) & 1u) != 0;
+            bool const selected = (mask >> (softmax_.row_in_cta(t, i) * G::page_tokens) & 1u) != 0;
             out_[t][c].x[i] += selected ? special : 0.0f;
           }
         }
       }
     }
     __syncwarp();
-  }
-
-  //! The sum of each m-row over all lanes and warps, in a fixed order; lse follows from it. Leaves
-  //! what the outputs are multiplied by in factor.
-  __device__ void reduce_sums() {
-    output_.set_chosen(masks_.all_masks());
-    auto* const scratch = reinterpret_cast<float*>(slot_);
-    __syncthreads();
-#pragma unroll
-    for (int t = 0; t < G::m_tiles; ++t) {
-      // Each lane's sums go where only this lane has elements; a row is then summed by one lane.
-      sum_fragment partial;
-      nvcuda::wmma::fill_fragment(partial, 0.0f);
-      if (map_.is_regular()) {
-        partial.x[0] = sum_[t][0];
-        partial.x[2] = sum_[t][1];
-        nvcuda::wmma::store_matrix_sync(scratch, partial, edge, nvcuda::wmma::mem_row_major);
-      } else {
-        scratch[lane_ * (edge / 2)] = sum_[t][0];
-#pragma unroll
-        for (int i = 1; i < edge / 2; ++i) {
-          scratch[lane_ * (edge / 2) + i] = 0.0f;
-        }
-      }
-      __syncwarp();
-      if (lane_ < edge) {
-        float sum = 0.0f;
-#pragma unroll
-        for (int i = 0; i < edge; ++i) {
-          sum += scratch[lane_ * edge + i];
-        }
-        warp_values()[warp_ * m_edge + t * edge + lane_] = sum;
-      }
-      __syncwarp();
-    }
-    __syncthreads();
-    for (int m = static_cast<int>(threadIdx.x); m < m_edge; m += G::threads) {
-      float total = 0.0f;
-#pragma unroll
-      for (int w = 0; w < G::warps; ++w) {
-        total += warp_values()[w * m_edge + m];
-      }
-      smem_.factor[m] = 1.0f / total;
-      output_.store_lse(m, smem_.reference[m] + log2f(total));
-    }
-    __syncthreads();
   }
 
   //! Divides by the sums and writes this warp's elements of every row, 16 columns at a time through
@@ -606,7 +371,7 @@ class attention_cta {
 #pragma unroll
     for (int t = 0; t < G::m_tiles; ++t) {
       sum_fragment factor;
-      load_row_values(factor, smem_.factor + t * edge);
+      softmax_.load_factor(factor, t);
 #pragma unroll
       for (int c = 0; c < G::value_columns; ++c) {
 #pragma unroll
@@ -630,7 +395,7 @@ class attention_cta {
   int const lane_;
   __half* const slot_;
 
-  accumulator_map map_;
+  softmax softmax_;
   bool is_careful_ = false;  // keeps Inf and NaN of V out of the products
   page_reader<G, keys> keys_;
   page_reader<G, values> values_;
@@ -638,7 +403,6 @@ class attention_cta {
   lane_addresses<G::lane_vectors> addresses_;  // of the step's keys
   lane_share<G::lane_vectors> staged_;         // the slice in flight
   sum_fragment out_[G::m_tiles][G::value_columns];
-  float sum_[G::m_tiles][lane_sums];
 };
 
 }  // namespace pageunion::detail
