@@ -15,5 +15,15 @@ source "$root/cmake/toolchain.sh" demo
 
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPAGEUNION_BUILD_TESTS=OFF \
   > "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
-cmake --build "$build" --target pageunion.example.quick_start
-"$build/examples/quick_start"
+cmake --build "$build" --target pageunion.example.quick_start pageunion.example.host_reference
+
+code=0
+"$build/examples/quick_start" || code=$?
+if [ "$code" -eq 77 ]; then
+  echo "no GPU was found: the planner, the kernels, their results and their speed were not shown"
+  "$build/examples/host_reference"
+elif [ "$code" -eq 0 ]; then
+  "$build/examples/quick_start" 8192 784 interleaved
+else
+  exit "$code"
+fi
