@@ -19,6 +19,7 @@
 #include <pageunion/grouped_attention.cuh>
 #include <pageunion/plan.hpp>
 #include <pageunion/planner.cuh>
+#include <pageunion/prefill.cuh>
 #include <pageunion/reference.hpp>
 
 #include "device_problem.hpp"
@@ -169,6 +170,21 @@ json measure_synchronous(context const& c, char const* name, timed_plan<G> const
   });
 }
 
+//! Times the library's row route as a whole: it makes no plan.
+json measure_rows(context const& c, char const* name) {
+  prefill_args args;
+  args.rows         = c.device.rows();
+  args.selected     = c.device.selected();
+  args.attention    = c.device.operands();
+  args.route        = route::row;
+  std::size_t bytes = 0;
+  check(workspace_bytes<qsa_policy>(args, bytes), "workspace_bytes");
+  bench::device_array<unsigned char> const workspace(bytes);
+  return measure(c, name, bench::plan_figures{}, [&](cudaStream_t stream) {
+    check(prefill<qsa_policy>(args, workspace.data(), bytes, stream), "prefill");
+  });
+}
+
 //! Runs all kernels on one problem; the library's own width comes first.
 std::vector<json> run(bench::problem const& p, int repetitions) {
   context c{
@@ -181,6 +197,7 @@ std::vector<json> run(bench::problem const& p, int repetitions) {
   timed_plan<G4> const plan_of_4(c);
   return {measure_grouped(c, "pageunion grouped", plan),
           measure_grouped(c, "pageunion grouped, 4 rows", plan_of_4),
+          measure_rows(c, "pageunion row route"),
           measure_synchronous<16, 0>(c, "synchronous tile, 16 warps", plan),
           measure_synchronous<16, 2>(c, "synchronous tile, 16 warps x2", plan),
           measure_synchronous<8, 0>(c, "synchronous tile, 8 warps", plan)};

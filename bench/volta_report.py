@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each kernel instance of an sm_70 build costs, read with cuobjdump: no GPU is needed.
 
-    python3 volta_report.py [--cuobjdump PATH] [--launches JSON] FILE...
+    python3 volta_report.py [--cuobjdump PATH] [--json FILE] PROGRAM...
 
-FILE is an object or a program with sm_70 machine code. JSON comes from the program volta_launches,
-which knows what no object file holds: dynamic shared memory and threads of each kernel instance.
-Instructions are counted in the main loop: the smallest loop with all the HMMA of the largest one, or
-the whole kernel if it has no HMMA. They are counted as they stand in the code, once each.
+PROGRAM holds sm_70 machine code and, when run, prints what no machine code tells: a line per kernel with
+its name (mangled, or as in the table without spaces), its threads and its dynamic shared memory in bytes.
+Instructions are counted in the main loop, the smallest one of those with most HMMA, or in the whole
+kernel if it has no HMMA. They are counted as they stand in the code, once each.
 """
 
 import argparse
@@ -77,7 +77,9 @@ def main_loop(instructions):
             begin = int(target.group(1), 16)
             body = [i for a, i in instructions if begin <= a <= address]
             products = sum(opcode(i).startswith("HMMA") for i in body)
-            loops.append((-products, len(body), body))
+            # A jump back over an EXIT is a rare path's way back, which stands behind the kernel's end.
+            if not any(opcode(i) == "EXIT" for i in body):
+                loops.append((-products, len(body), body))
     if not loops or min(loops)[0] == 0:
         return [i for _, i in instructions]
     return min(loops, key=lambda loop: loop[:2])[2]
@@ -118,43 +120,46 @@ def short_name(mangled):
     return re.sub(r"\b(\w+::)+", "", name).replace(" >", ">").replace("> >", ">>")
 
 
-def report(cuobjdump, path, launches):
-    """Rows of the table for one file."""
-    usage = resource_usage(cuobjdump, path)
-    code = machine_code(cuobjdump, path)
+def launches_of(program):
+    """Name -> (threads, bytes of dynamic shared memory), as a program prints them."""
+    lines = [line.split() for line in run(program).splitlines()]
+    return {name: (int(threads), int(smem_bytes)) for name, threads, smem_bytes in lines}
+
+
+def report(cuobjdump, program):
+    """Rows of the table for one program."""
+    code = machine_code(cuobjdump, program)
+    launches = launches_of(program)
     rows = []
-    for mangled in sorted(usage):
+    for mangled, used in sorted(resource_usage(cuobjdump, program).items()):
         name = short_name(mangled)
-        launch = launches.get(name, {})
-        used = usage[mangled]
+        launch = launches.get(mangled) or launches.get(name.replace(" ", ""))
+        if not launch:
+            sys.exit(f"{program} does not say how it launches {name}")
+        threads, smem_bytes = launch[0], launch[1] + used.get("SHARED", 0)
         instructions = code.get(mangled, [])
-        local = [i for _, i in instructions if opcode(i).split(".")[0] in ("LDL", "STL")]
-        smem_bytes = used.get("SHARED", 0) + launch.get("smem_bytes", 0)
-        row = {"kernel": name, "registers": used["REG"], "stack_bytes": used["STACK"]}
-        row["local_accesses"] = len(local)
-        row["smem_bytes"] = smem_bytes if launch else "?"
-        row["threads"] = launch.get("threads", "?")
-        row["ctas_per_sm"] = (
-            ctas_per_sm(used["REG"], smem_bytes, launch["threads"]) if launch else "?"
-        )
+        row = {
+            "kernel": name,
+            "registers": used["REG"],
+            "stack_bytes": used["STACK"],
+            "local_accesses": sum(opcode(i).split(".")[0] in ("LDL", "STL") for _, i in instructions),
+            "smem_bytes": smem_bytes,
+            "threads": threads,
+            "ctas_per_sm": ctas_per_sm(used["REG"], smem_bytes, threads),
+        }
         row.update(count(main_loop(instructions)))
         rows.append(row)
     return rows
 
 
 def main():
-    """Prints one table for all files."""
+    """Prints one table for all programs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("files", nargs="+")
+    parser.add_argument("programs", nargs="+")
     parser.add_argument("--cuobjdump", default="cuobjdump")
-    parser.add_argument("--launches", help="JSON file of volta_launches")
     parser.add_argument("--json", help="file for the rows")
     arguments = parser.parse_args()
-    launches = {}
-    if arguments.launches:
-        with open(arguments.launches, encoding="utf-8") as file:
-            launches = {launch["kernel"]: launch for launch in json.load(file)}
-    rows = [row for path in arguments.files for row in report(arguments.cuobjdump, path, launches)]
+    rows = [row for program in arguments.programs for row in report(arguments.cuobjdump, program)]
     if not rows:
         sys.exit("no sm_70 machine code was found: build for it with CUDA 11.x or 12.x")
     heads = list(rows[0])
