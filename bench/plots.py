@@ -89,7 +89,8 @@ def speedup_picture(results, axes):
     rows = results.compare["results"]
     problems = list(dict.fromkeys(r["problem"] for r in rows))
     ours = {r["problem"]: r["time_ms"] for r in reversed(rows) if r["kernel"].startswith("pageunion")}
-    yardsticks = [k for k in dict.fromkeys(r["kernel"] for r in rows) if k != rows[0]["kernel"]]
+    kernels = dict.fromkeys(r["kernel"] for r in rows)
+    yardsticks = [kernel for kernel in kernels if not kernel.startswith("pageunion")]
     width = 0.8 / len(yardsticks)
     for i, (colour, kernel) in enumerate(zip(COLOURS, yardsticks)):
         times = {r["problem"]: r["time_ms"] for r in rows if r["kernel"] == kernel}
