@@ -262,7 +262,7 @@ TEST_CASE("a token at the end of int32 is attended to", "[row]") {
   spec.unselected   = pageunion::test::cache_fill::values;
   host_problem p    = make_problem(spec);
   // One physical block serves all; only its first tokens exist.
-  p.spec.block_tokens = 1 << 20;
+  p.spec.block_tokens = test_size(1 << 20, 1 << 14);
   p.num_blocks        = 1;
   p.table_width       = 2047;
   p.table_stride      = 2047;
@@ -270,8 +270,8 @@ TEST_CASE("a token at the end of int32 is attended to", "[row]") {
   p.sequence_length = {std::numeric_limits<std::int32_t>::max()};
   p.row_position    = {std::numeric_limits<std::int64_t>::max()};
   std::fill(p.entries.begin(), p.entries.end(), -1);
-  p.entries[0] = 2046 * (1 << 20) + 3;
-  p.entries[1] = 2046 * (1 << 20) + 8;
+  p.entries[0] = 2046 * p.spec.block_tokens + 3;
+  p.entries[1] = 2046 * p.spec.block_tokens + 8;
   p.entries[2] = 5;
   // Past the table.
   p.entries[3] = std::numeric_limits<std::int32_t>::max();
