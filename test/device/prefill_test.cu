@@ -42,19 +42,10 @@ using pageunion::test::prefill_run;
 using pageunion::test::problem_spec;
 using pageunion::test::row_order;
 using pageunion::test::short_head_policy;
+using pageunion::test::spec_of;
 using pageunion::test::test_size;
 
 namespace {
-
-//! A specification with the heads of a policy.
-template <class Policy>
-problem_spec spec_of() {
-  problem_spec spec;
-  spec.page_tokens  = Policy::page_tokens;
-  spec.heads_per_kv = Policy::heads_per_kv;
-  spec.head_dim     = Policy::head_dim;
-  return spec;
-}
 
 template <class Policy>
 void require_right(problem_spec const& spec, route wanted) {

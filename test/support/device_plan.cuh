@@ -37,6 +37,14 @@ class device_plan {
     return p;
   }
 
+  //! Replaces the contents by those of host arrays of the same sizes.
+  void upload(std::vector<page_address> const& addresses, std::vector<mask_type> const& masks,
+              std::vector<std::int32_t> const& num_pages) {
+    addresses_.upload(addresses);
+    masks_.upload(masks);
+    num_pages_.upload(num_pages);
+  }
+
   std::vector<page_address> addresses() const {
     return addresses_.template download<page_address>();
   }

@@ -7,8 +7,6 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
-#include <cstdint>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,8 +18,8 @@
 #include "captured_graph.cuh"
 #include "device_array.cuh"
 #include "device_problem.cuh"
+#include "faults.cuh"
 #include "problem.hpp"
-#include "tolerance.hpp"
 
 namespace pageunion::test {
 
@@ -82,26 +80,10 @@ class prefill_run {
   //! What prefill() said of its last call.
   prefill_info const& info() const { return info_; }
 
-  //! What is wrong with the results, or with memory that was not to change; empty if nothing.
-  //! Compares all rows with the reference, by the derived bounds and by the project's relative L2.
+  //! faults_of_rows() of all rows, and damage around the workspace.
   std::string faults() {
-    host_problem const& p           = device_.host();
-    reference_result const expected = p.reference();
-    std::vector<std::int32_t> rows(static_cast<std::size_t>(p.spec.num_rows));
-    std::iota(rows.begin(), rows.end(), 0);
-    std::vector<double> const bounds =
-        output_bounds(p.rows(), p.selected(), p.operands(), p.spec.page_tokens, rows);
-    comparison const out = compare_outputs(device_.out(), expected.out, bounds, p.spec.head_dim);
-    comparison const lse = compare_lse(device_.lse(), expected.lse, p.spec.lse_base);
-
-    std::string found = device_.damage();
-    found += workspace_.is_guarded() ? "" : "guard bytes of the workspace; ";
-    found += out.is_within_bounds() ? "" : "out: " + out.failure + "; ";
-    found += lse.is_within_bounds() ? "" : "lse: " + lse.failure + "; ";
-    if (out.relative_l2 > required_relative_l2) {
-      found += "relative L2 error " + std::to_string(out.relative_l2) + "; ";
-    }
-    return found;
+    std::string const found = faults_of_rows(device_, all_rows(device_.host()));
+    return found + (workspace_.is_guarded() ? "" : "guard bytes of the workspace; ");
   }
 
  private:

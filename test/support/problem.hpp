@@ -105,6 +105,16 @@ struct problem_spec {
   float scale           = 0.0f;  //!< 0 = 1 / sqrt(head_dim)
 };
 
+//! A specification with the pages and heads of a policy.
+template <class Policy>
+problem_spec spec_of() {
+  problem_spec spec;
+  spec.page_tokens  = Policy::page_tokens;
+  spec.heads_per_kv = Policy::heads_per_kv;
+  spec.head_dim     = Policy::head_dim;
+  return spec;
+}
+
 //! First elements of a problem's arrays, in host or device memory.
 struct problem_arrays {
   std::int32_t const* row_request     = nullptr;
