@@ -10,6 +10,7 @@
 #include <pageunion/plan.hpp>
 #include <pageunion/planner.cuh>
 #include <pageunion/prefill.cuh>
+#include <pageunion/report.hpp>
 #include <pageunion/row_attention.cuh>
 #include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>

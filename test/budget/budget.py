@@ -15,7 +15,7 @@ def output_of(*command):
 
 
 def read_table(path):
-    """kernel -> (registers, stack bytes, shared bytes) that it may take at most."""
+    """kernel -> (registers, stack bytes, shared bytes, HMMA instructions) that it may take at most."""
     table = {}
     for line in open(path):
         if line.strip() and not line.startswith("#"):
@@ -37,9 +37,23 @@ def resource_usage(cuobjdump, program):
     return usage
 
 
+def hmma_instructions(cuobjdump, program):
+    """Mangled name -> HMMA instructions in the sm_70 machine code."""
+    counts, name = {}, None
+    for line in output_of(cuobjdump, "--dump-sass", "--gpu-architecture", "sm_70",
+                          program).splitlines():
+        if match := re.match(r"\s*Function : (\S+)", line):
+            name = match[1]
+            counts[name] = 0
+        elif name and re.search(r"\bHMMA\.", line):
+            counts[name] += 1
+    return counts
+
+
 def main(table_path, cuobjdump, program):
     table = read_table(table_path)
     usage = resource_usage(cuobjdump, program)
+    hmma = hmma_instructions(cuobjdump, program)
     launched = {}
     for line in output_of(program).splitlines():
         name, threads, smem_bytes = line.split()
@@ -56,14 +70,16 @@ def main(table_path, cuobjdump, program):
             faults.append(f"{readable}: in the program, but never launched")
             continue
         threads, smem_bytes = launched[name]
-        measured = (taken["REG"], taken["STACK"] + taken["LOCAL"], taken["SHARED"] + smem_bytes)
-        print(f"{measured[0]:4} registers {measured[1]:4} stack {measured[2]:6} shared "
+        measured = (taken["REG"], taken["STACK"] + taken["LOCAL"], taken["SHARED"] + smem_bytes,
+                    hmma[name])
+        print(f"{measured[0]:4} registers {measured[1]:4} stack {measured[2]:6} shared {hmma[name]:5} HMMA "
               f"{threads:4} threads  {readable}")
         seen.add(kernel)
         if kernel not in table:
             faults.append(f"{kernel}: no line in {table_path}")
             continue
-        for what, value, limit in zip(("registers", "bytes of stack", "bytes of shared memory"),
+        for what, value, limit in zip(("registers", "bytes of stack", "bytes of shared memory",
+                                       "HMMA instructions"),
                                       measured, table[kernel]):
             if value > limit:
                 faults.append(f"{kernel}: {value} {what}; {limit} at most")

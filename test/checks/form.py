@@ -41,7 +41,7 @@ def long_functions(lines):
             if match and not re.match(r"\s*(namespace|struct|class|enum)\b", line):
                 name = re.search(r"(\w+)\(", line)
                 opened = number, match[1], name[1] if name else ""
-        elif line == opened[1] + "}":
+        elif (close := re.match(r"( *)\}$", line)) and len(close[1]) <= len(opened[1]):
             length = number - opened[0] + 1
             if length > MAX_FUNCTION_LINES and opened[2] not in LONG_ON_PURPOSE:
                 yield opened[0], length

@@ -87,7 +87,7 @@ class attention_cta {
 
   __device__ void run() {
     load_queries();
-#pragma unroll 2
+#pragma unroll 2  // the first pass then knows that it is not the careful one
     do {
       attend();
     } while (needs_care());
