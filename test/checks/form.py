@@ -33,19 +33,21 @@ def code_only(line):
 
 
 def long_functions(lines):
-    """(first line, length) of functions that exceed the limit; inner braces are not looked at."""
-    opened = None
-    for number, line in enumerate(lines, 1):
-        if opened is None:
-            match = re.match(r"^( *)\S.*\)[^;=]*\{$", line)
-            if match and not re.match(r"\s*(namespace|struct|class|enum)\b", line):
-                name = re.search(r"(\w+)\(", line)
-                opened = number, match[1], name[1] if name else ""
-        elif (close := re.match(r"( *)\}$", line)) and len(close[1]) <= len(opened[1]):
-            length = number - opened[0] + 1
-            if length > MAX_FUNCTION_LINES and opened[2] not in LONG_ON_PURPOSE:
-                yield opened[0], length
-            opened = None
+    """(first line, length) of functions that exceed the limit. In this layout a function is what stands
+    between a closing brace and the line before it that is indented as little."""
+    for end, line in enumerate(lines):
+        if not (closing := re.match(r"^( {0,2})\}$", line)):
+            continue
+        begin = end - 1
+        while begin >= 0 and (not lines[begin].strip() or lines[begin].startswith("#") or
+                              lines[begin].startswith(closing[1] + " ")):
+            begin -= 1
+        name = re.search(r"(\w+)\(", lines[begin])
+        if re.match(r"\s*(namespace|struct|class|union|enum|for|if|else|while|do|switch)\b",
+                    lines[begin]):
+            continue
+        if end - begin + 1 > MAX_FUNCTION_LINES and not (name and name[1] in LONG_ON_PURPOSE):
+            yield begin + 1, end - begin + 1
 
 
 def faults_of_source(name, lines, is_library):
