@@ -12,15 +12,17 @@
 
 namespace pageunion {
 
-//! Where a page lies in the cache. The offset is made in 64 bits by kv_offset().
-struct page_address {
+//! Where a page lies in the cache, read and written at once. The offset is made in 64 bits by
+//! kv_offset().
+struct alignas(8) page_address {
   std::int32_t block       = 0;  //!< physical cache block
   std::int32_t first_token = 0;  //!< first token of the page in its cache block
 };
 
-//! Pages of every group, ordered by category and then by (request as the group first meets it, page
-//! number): by logical things only. Each category is padded to whole tiles with entries whose mask
-//! is 0 and whose address is a page of the group, so that it may be read.
+//! Pages of every group, ordered by category, the highest (the pages of all bands) first, and then by
+//! (request as the group first meets it, page number): by logical things only. Each category is
+//! padded to whole tiles with entries whose mask is 0 and whose address is a page of the group, so
+//! that it may be read.
 template <class Geometry>
 struct plan {
   using mask_type = typename Geometry::mask_type;  //!< one bit per (row, token) of a page
@@ -70,7 +72,8 @@ __host__ __device__ constexpr int category_of(typename Geometry::mask_type mask)
 }
 
 //! What a planning call saw and dropped. Lives on the device, optional; the caller sets it to zero,
-//! and every planning call adds to it. All counters are exact and do not depend on scheduling.
+//! and every planning call adds to it. All counters are exact and do not depend on scheduling. Pages
+//! that were dropped for lack of capacity are counted as such and nowhere else.
 struct plan_report {
   //! Bins of the union histogram: bin b counts groups whose union has [64 b, 64 (b + 1)) pages; the
   //! last bin counts everything beyond.

@@ -24,11 +24,13 @@
 namespace pageunion::test {
 
 //! A shape so small that small problems need several windows of pages and several lists of each.
-struct tiny_planner_shape : detail::planner_shape {
-  static constexpr int threads       = 64;
-  static constexpr int storage_bytes = 2048;
+template <class Geometry>
+struct tiny_planner_shape : detail::planner_shape<Geometry> {
+  static constexpr int kept_quads    = 4;
+  static constexpr int storage_bytes = Geometry::group_rows * 32 * kept_quads * 2 + 700;
   static constexpr int window_pages  = 512;
-  static constexpr int kept_quads    = 24;
+  static constexpr int batch_quads   = 2;
+  static constexpr int batch_pages   = 1;
 };
 
 //! The problem's arrays on the device, each between guard bytes.
@@ -117,7 +119,7 @@ planned_groups<Geometry> fetch(device_plan<Geometry> const& planned, status resu
 }
 
 //! Plans on the device, with a report if `calls` is not 0: that many planning calls add to it.
-template <class Geometry, class Shape = detail::planner_shape>
+template <class Geometry, class Shape = detail::planner_shape<Geometry>>
 planned_groups<Geometry> plan_on_device(planner_problem const& p, int calls = 1) {
   device_planner_problem const problem(p);
   device_plan<Geometry> const planned(
@@ -247,7 +249,7 @@ std::string plan_and_compare(planner_problem const& p) {
     found = difference(reported.report, host.report());
   }
   if (found.empty()) {
-    found = difference(plan_on_device<Geometry, tiny_planner_shape>(p, 0), host);
+    found = difference(plan_on_device<Geometry, tiny_planner_shape<Geometry>>(p, 0), host);
     found = found.empty() ? "" : "tiny shape: " + found;
   }
   return found;

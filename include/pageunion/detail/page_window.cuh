@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+//! @file
+//! Room 6. The pages of a group that its rows chose, window by window, as a list in logical order
+//! with a mask each, in shared memory and without a sort. Knows selections; not where pages lie.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include <cub/block/block_scan.cuh>
+
+#include <pageunion/detail/group_facts.cuh>
+#include <pageunion/detail/selected_runs.cuh>
+#include <pageunion/detail/usual_quads.cuh>
+#include <pageunion/geometry.hpp>
+#include <pageunion/selection.hpp>
+
+namespace pageunion::detail {
+
+//! Shared memory of a page_window.
+template <class Geometry, int StorageBytes>
+struct window_storage {
+  using scan = cub::BlockScan<int, Geometry::group_rows * sm70_limits::warp_threads,
+                              cub::BLOCK_SCAN_WARP_SCANS>;
+
+  //! A map:     masks[map_pages] | slots[map_pages].
+  //! A ranking: present[words] | rank[words] | kept[kept_quads][threads] | masks[list_pages] |
+  //!            slots[list_pages], with as many words as the group's windows need: the list gets
+  //!            the rest.
+  alignas(16) unsigned char bytes[StorageBytes];
+  std::int32_t first_slot[Geometry::group_rows];  //!< per request: slot of its first page
+  typename scan::TempStorage scan_storage;
+};
+
+//! A planning CTA's view of its group's page space, one warp per row. All threads call every
+//! function. The space is looked at through windows, of one of two kinds:
+//!
+//! - a map (short contexts): a mask for every page, filled in one pass over the selections. The pages
+//!   whose mask is not 0 are the list.
+//! - a ranking (long contexts): a bit for every page, set in a first pass. The number of bits before a
+//!   page's is its rank, its place in the list. A second pass, mostly over what the first one kept,
+//!   fills the masks of the list. A list that is longer than its memory is made in parts.
+//!
+//! @tparam Table token_table or page_table
+//! @tparam Shape sizes, as in planner_shape
+template <class Geometry, class Table, class Shape>
+class page_window {
+ public:
+  using mask_type              = typename Geometry::mask_type;
+  static constexpr int warps   = Geometry::group_rows;
+  static constexpr int lanes   = sm70_limits::warp_threads;
+  static constexpr int threads = warps * lanes;
+
+ private:
+  static constexpr int page_tokens = Geometry::page_tokens;
+  static constexpr int word_bits   = 32;
+  static constexpr int mask_words  = static_cast<int>(sizeof(mask_type) / sizeof(std::uint32_t));
+  static constexpr int vector      = 4;  // words of a 16-byte access
+  static constexpr std::uint32_t step_entries = lanes * entry_quad::size;  // a warp reads at once
+  static constexpr int list_entry_bytes       = sizeof(mask_type) + sizeof(std::uint16_t);
+
+  // A quad of tokens keeps one slot, a quad of page numbers keeps four.
+  static constexpr std::uint32_t kept_quads =
+      Shape::kept_quads * sizeof(std::uint16_t) / sizeof(kept_quad<Table>);
+  static constexpr int kept_bytes =
+      static_cast<int>(kept_quads * threads * sizeof(kept_quad<Table>));
+
+  static constexpr int round_down(int value, int multiple) { return value / multiple * multiple; }
+  static __device__ int smaller(int a, int b) { return a < b ? a : b; }
+
+  // A thread remembers which of its pages of a map have a mask: a bit each.
+  static constexpr int pages_in_memory =
+      round_down(Shape::storage_bytes / list_entry_bytes, word_bits);
+  static constexpr int pages_in_bits = threads * word_bits;
+  static constexpr int map_pages =
+      pages_in_memory < pages_in_bits ? pages_in_memory : pages_in_bits;
+
+  static constexpr int window_words  = Shape::window_pages / word_bits;
+  static constexpr int ranking_bytes = window_words * 6 + kept_bytes;
+  static_assert(Shape::window_pages <= 65536, "a window's slots must have 16 bits");
+  static_assert(Shape::window_pages % (8 * word_bits) == 0,
+                "a window must have a multiple of 256 pages, so that 16-byte accesses fit");
+  static_assert(Shape::storage_bytes - ranking_bytes >= list_entry_bytes * word_bits,
+                "storage_bytes must hold a ranking and a list of 32 pages");
+  static_assert(kept_quads <= word_bits, "a thread remembers in a word which quads to read again");
+
+  using scan = typename window_storage<Geometry, Shape::storage_bytes>::scan;
+
+ public:
+  using shared_storage = window_storage<Geometry, Shape::storage_bytes>;
+
+  //! @param facts filled, and a barrier passed
+  __device__ page_window(Table const& table, std::int32_t first_row,
+                         group_facts<Geometry> const& facts, shared_storage& smem)
+      : table_(table),
+        facts_(facts),
+        smem_(smem),
+        warp_(static_cast<int>(threadIdx.x) / lanes),
+        lane_(static_cast<int>(threadIdx.x) % lanes),
+        row_(first_row + warp_),
+        is_map_(Shape::can_map && facts.num_pages <= map_pages) {
+    if (is_map_) {
+      list_pages_ = map_pages;
+      first_mask_ = 0;
+    } else {
+      int const shown = facts.num_pages < Shape::window_pages ? static_cast<int>(facts.num_pages)
+                                                              : Shape::window_pages;
+      words_          = (shown + 8 * word_bits - 1) / (8 * word_bits) * 8;
+      first_mask_     = (words_ * 6 + kept_bytes) / static_cast<int>(sizeof(std::uint32_t));
+      list_pages_     = (Shape::storage_bytes - words_ * 6 - kept_bytes) / list_entry_bytes /
+                    word_bits * word_bits;
+    }
+  }
+
+  //! True if the window is a map: it shows the whole page space and has one list, made by open().
+  __device__ bool is_map() const { return is_map_; }
+  //! Pages that a window shows.
+  __device__ int width() const { return is_map_ ? map_pages : Shape::window_pages; }
+  //! Pages of a list at most.
+  __device__ int list_pages() const { return list_pages_; }
+
+  //! Shows the pages [begin, begin + width()) of the page space. Begins and ends with a CTA barrier.
+  //! @return pages that were chosen among them
+  __device__ int open(std::int64_t begin) {
+    std::int64_t const left = facts_.num_pages - begin;
+    int const num_slots     = left < width() ? static_cast<int>(left) : width();
+    __syncthreads();
+    show_row(begin, num_slots);
+    show_requests(begin);
+    if (is_map_) {
+      set_zero(masks(), (num_slots + vector - 1) / vector * vector * mask_words);
+      __syncthreads();
+      visit_row([this](std::int32_t slot, std::uint32_t bits) { add_bits(slot, bits); });
+      __syncthreads();
+      return list_map(num_slots);
+    }
+    set_zero(present(), words_);
+    __syncthreads();
+    mark_row();
+    __syncthreads();
+    return rank_pages();
+  }
+
+  //! Lists the pages of ranks [first, first + num_pages) of a ranking; num_pages is at most
+  //! list_pages(). Begins and ends with a CTA barrier.
+  __device__ void list(int first, int num_pages) {
+    __syncthreads();
+    set_zero(masks(), num_pages * mask_words);
+    list_slots(first, num_pages);
+    __syncthreads();
+    revisit_row([=](std::int32_t slot, std::uint32_t bits) {
+      int const word = slot / word_bits;
+      int const index =
+          rank()[word] - first + __popc(present()[word] & ((1u << slot % word_bits) - 1u));
+      if (static_cast<unsigned>(index) < static_cast<unsigned>(num_pages)) {
+        add_bits(index, bits);
+      }
+    });
+    __syncthreads();
+  }
+
+  //! Slot of a page of the list: its place in the window.
+  __device__ int slot(int index) const { return slots()[index]; }
+  //! Mask of a page of the list, never 0.
+  //! @param slot slot(index)
+  __device__ mask_type mask(int index, int slot) const {
+    std::uint32_t const* const word = masks() + (is_map_ ? slot : index) * mask_words;
+    mask_type mask                  = word[0];
+    if constexpr (mask_words == 2) {
+      mask |= mask_type{word[1]} << word_bits;
+    }
+    return mask;
+  }
+  //! Request of a slot, by the order in which the group meets its requests.
+  __device__ int request_of(int slot) const {
+    int request = 0;
+    while (request + 1 < facts_.num_requests && slot >= smem_.first_slot[request + 1]) {
+      ++request;
+    }
+    return request;
+  }
+  //! Page number of a slot in its request.
+  __device__ std::uint32_t page_of(int slot, int request) const {
+    return static_cast<std::uint32_t>(slot - smem_.first_slot[request]);
+  }
+
+ private:
+  // The arrays of shared_storage::bytes. Offsets and not pointers: they take one register each.
+  __device__ std::uint32_t* words() const { return reinterpret_cast<std::uint32_t*>(smem_.bytes); }
+  __device__ std::uint32_t* present() const { return words(); }
+  __device__ std::uint16_t* rank() const {
+    return reinterpret_cast<std::uint16_t*>(words() + words_);
+  }
+  __device__ kept_quad<Table>& kept(std::uint32_t i) const {
+    return reinterpret_cast<kept_quad<Table>*>(smem_.bytes + words_ * 6)[i * threads + threadIdx.x];
+  }
+  __device__ std::uint32_t* masks() const { return words() + first_mask_; }
+  __device__ std::uint16_t* slots() const {
+    return reinterpret_cast<std::uint16_t*>(masks() + list_pages_ * mask_words);
+  }
+
+  //! Finds the row's part in a window.
+  __device__ void show_row(std::int64_t begin, int num_slots) {
+    std::int64_t const base        = facts_.first_page[warp_];
+    std::int64_t const end         = facts_.end[warp_];
+    std::int64_t const first_page  = begin > base ? begin - base : 0;
+    std::int64_t const first_token = first_page * page_tokens;
+    std::int64_t const pages_end   = (begin + num_slots - base) * page_tokens;
+    std::int64_t const tokens_end  = pages_end < end ? pages_end : end;
+    shown_                         = row_window{};
+    if (first_token < tokens_end) {
+      shown_.first_token = static_cast<std::int32_t>(first_token);
+      shown_.num_tokens  = static_cast<std::uint32_t>(tokens_end - first_token);
+      shown_.first_slot  = static_cast<std::int32_t>(base + first_page - begin);
+    }
+  }
+
+  //! Finds the requests' places in a window. Those that end before it or begin behind it only have
+  //! to keep their order: a request has fewer than 2^29 pages.
+  __device__ void show_requests(std::int64_t begin) {
+    constexpr std::int64_t far_before = -(std::int64_t{1} << 30);
+    if (static_cast<int>(threadIdx.x) < facts_.num_requests) {
+      std::int64_t slot             = facts_.request_first_page[threadIdx.x] - begin;
+      slot                          = slot > far_before ? slot : far_before;
+      slot                          = slot < Shape::window_pages ? slot : Shape::window_pages;
+      smem_.first_slot[threadIdx.x] = static_cast<std::int32_t>(slot);
+    }
+  }
+
+  // Whole 16-byte vectors: the arrays are that long.
+  __device__ void set_zero(std::uint32_t* first, int count) {
+    auto* const vectors = reinterpret_cast<uint4*>(first);
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < (count + vector - 1) / vector; i += threads) {
+      vectors[i] = make_uint4(0, 0, 0, 0);
+    }
+  }
+
+  // The bits of a row lie in one word of a mask. OR does not depend on the order of the threads.
+  __device__ void add_bits(int index, std::uint32_t bits) const {
+    int const first_bit = warp_ * page_tokens;
+    atomicOr(masks() + index * mask_words + first_bit / word_bits, bits << first_bit % word_bits);
+  }
+
+  //! Entries of the row; none if the window shows none of its tokens.
+  __device__ std::uint32_t num_shown_entries() const {
+    return shown_.num_tokens == 0 ? 0u : static_cast<std::uint32_t>(facts_.num_entries[warp_]);
+  }
+  //! First entry of this lane's i-th quad.
+  __device__ std::uint32_t first_entry(std::uint32_t i) const {
+    return i * step_entries + static_cast<std::uint32_t>(lane_) * entry_quad::size;
+  }
+
+  //! Shows this lane's quads, the i-th as use_usual(i, quad). If that says false, and at the end of
+  //! the row, use_other(i, quad) is called.
+  template <class UseUsual, class UseOther>
+  __device__ void visit_quads(UseUsual const& use_usual, UseOther const& use_other) const {
+    constexpr std::uint32_t batch   = Shape::batch_quads;
+    std::uint32_t const num_entries = num_shown_entries();
+    std::int32_t const* const row   = row_entries(table_, row_);
+    bool const is_aligned           = has_aligned_quads(row);
+#pragma unroll 1
+    for (std::uint32_t i = 0; i * step_entries < num_entries; i += batch) {
+      unsigned others = 0;  // bit j: quad i + j
+      if ((i + batch) * step_entries <= num_entries) {
+        entry_quad quads[batch];  // all in flight before the first is used
+#pragma unroll
+        for (std::uint32_t j = 0; j < batch; ++j) {
+          quads[j] = load_whole_quad(row + first_entry(i + j), is_aligned);
+        }
+#pragma unroll
+        for (std::uint32_t j = 0; j < batch; ++j) {
+          others |= use_usual(i + j, quads[j]) ? 0u : 1u << j;
+        }
+      } else {
+#pragma unroll
+        for (std::uint32_t j = 0; j < batch; ++j) {
+          others |= first_entry(i + j) < num_entries ? 1u << j : 0u;
+        }
+      }
+      // Rare, so that the code is here once and reads the quad again.
+#pragma unroll 1
+      for (; others != 0; others &= others - 1) {
+        std::uint32_t const j = static_cast<std::uint32_t>(__ffs(static_cast<int>(others))) - 1;
+        use_other(i + j, load_quad(row, first_entry(i + j), num_entries));
+      }
+    }
+  }
+
+  //! Calls visit(slot, bits) for all runs of the row.
+  template <class Visit>
+  __device__ void visit_row(Visit const& visit) const {
+    visit_quads(
+        [&](std::uint32_t, entry_quad const& quad) {
+          kept_quad<Table> unused;
+          return visit_usual_runs<page_tokens>(table_, quad, shown_, unused, visit);
+        },
+        [&](std::uint32_t, entry_quad const& quad) {
+          visit_runs<page_tokens>(table_, quad, shown_, visit);
+        });
+    if (lane_ == 0) {
+      visit_implied<page_tokens>(table_, shown_, visit);
+    }
+  }
+
+  //! Sets the bits of the row's pages, and keeps what is whole.
+  __device__ void mark_row() {
+    auto const mark = [this](std::int32_t slot, std::uint32_t) {
+      atomicOr(present() + slot / word_bits, 1u << slot % word_bits);
+    };
+    auto const keep = [this](std::uint32_t i, kept_quad<Table> const& quad) {
+      if (i < kept_quads) {
+        kept(i) = quad;
+      }
+    };
+    visit_quads(
+        [&](std::uint32_t i, entry_quad const& quad) {
+          kept_quad<Table> whole;
+          bool const is_usual = visit_usual_runs<page_tokens>(table_, quad, shown_, whole, mark);
+          keep(i, whole);
+          return is_usual;
+        },
+        [&](std::uint32_t i, entry_quad const& quad) {
+          visit_runs<page_tokens>(table_, quad, shown_, mark);
+          keep(i, keep_nothing<Table>());
+        });
+    if (lane_ == 0) {
+      visit_implied<page_tokens>(table_, shown_, mark);
+    }
+  }
+
+  //! Calls visit(slot, bits) for all runs of the row, mostly from what mark_row() kept.
+  template <class Visit>
+  __device__ void revisit_row(Visit const& visit) const {
+    std::uint32_t const num_entries = num_shown_entries();
+    std::int32_t const* const row   = row_entries(table_, row_);
+    unsigned others                 = 0;  // bit i: quad i
+#pragma unroll(Shape::batch_quads)
+    for (std::uint32_t i = 0; i < kept_quads; ++i) {
+      if (first_entry(i) < num_entries) {
+        bool const is_enough = visit_kept(
+            kept(i), [&visit](std::int32_t slot) { visit(slot, whole_page<page_tokens>); });
+        others |= is_enough ? 0u : 1u << i;
+      }
+    }
+    std::uint32_t next = kept_quads;
+#pragma unroll 1
+    while (others != 0 || first_entry(next) < num_entries) {
+      std::uint32_t const i =
+          others != 0 ? static_cast<std::uint32_t>(__ffs(static_cast<int>(others))) - 1 : next++;
+      others &= others - 1;
+      visit_runs<page_tokens>(table_, load_quad(row, first_entry(i), num_entries), shown_, visit);
+    }
+    if (lane_ == 0) {
+      visit_implied<page_tokens>(table_, shown_, visit);
+    }
+  }
+
+  //! Which of the map's pages [slot, slot + 4) have a mask, one bit each.
+  __device__ unsigned masked_pages(int slot) const {
+    auto const* const vectors = reinterpret_cast<uint4 const*>(masks() + slot * mask_words);
+    uint4 any                 = vectors[0];
+    if constexpr (mask_words == 2) {
+      uint4 const low  = any;
+      uint4 const high = vectors[1];
+      any              = make_uint4(low.x | low.y, low.z | low.w, high.x | high.y, high.z | high.w);
+    }
+    return (any.x != 0 ? 1u : 0u) | (any.y != 0 ? 2u : 0u) | (any.z != 0 ? 4u : 0u) |
+           (any.w != 0 ? 8u : 0u);
+  }
+
+  //! Lists the pages of a map. Each thread has a run of slots. Ends with a CTA barrier.
+  __device__ int list_map(int num_slots) {
+    int const run   = (num_slots + vector * threads - 1) / (vector * threads) * vector;
+    int const begin = static_cast<int>(threadIdx.x) * run;
+    unsigned chosen = 0;  // bit i: slot begin + i
+    for (int i = 0; i < run && begin + i < num_slots; i += vector) {
+      chosen |= masked_pages(begin + i) << i;
+    }
+    int index = 0;
+    int total = 0;
+    scan(smem_.scan_storage).ExclusiveSum(__popc(chosen), index, total);
+#pragma unroll 1
+    for (; chosen != 0; chosen &= chosen - 1) {
+      slots()[index++] = static_cast<std::uint16_t>(begin + __ffs(static_cast<int>(chosen)) - 1);
+    }
+    __syncthreads();
+    return total;
+  }
+
+  //! Words of a ranking that a thread ranks: a run of whole vectors.
+  __device__ int run_of_words() const {
+    return (words_ + vector * threads - 1) / (vector * threads) * vector;
+  }
+
+  //! Ranks the pages of a ranking. Ends with a CTA barrier.
+  __device__ int rank_pages() {
+    int const begin = smaller(static_cast<int>(threadIdx.x) * run_of_words(), words_);
+    int const end   = smaller(begin + run_of_words(), words_);
+    int count       = 0;
+    for (int i = begin; i < end; i += vector) {
+      uint4 const four = *reinterpret_cast<uint4 const*>(present() + i);
+      count += __popc(four.x) + __popc(four.y) + __popc(four.z) + __popc(four.w);
+    }
+    int before = 0;
+    int total  = 0;
+    scan(smem_.scan_storage).ExclusiveSum(count, before, total);
+    for (int i = begin; i < end; ++i) {
+      rank()[i] = static_cast<std::uint16_t>(before);
+      before += __popc(present()[i]);
+    }
+    __syncthreads();
+    return total;
+  }
+
+  //! Writes the slots of this thread's pages that are in the list.
+  __device__ void list_slots(int first, int num_pages) const {
+    int const begin = smaller(static_cast<int>(threadIdx.x) * run_of_words(), words_);
+    int const end   = smaller(begin + run_of_words(), words_);
+    int index       = begin < end ? rank()[begin] - first : 0;
+#pragma unroll 1
+    for (int i = begin; i < end; ++i) {
+#pragma unroll 1
+      for (std::uint32_t bits = present()[i]; bits != 0; bits &= bits - 1) {
+        if (static_cast<unsigned>(index) < static_cast<unsigned>(num_pages)) {
+          slots()[index] =
+              static_cast<std::uint16_t>(i * word_bits + __ffs(static_cast<int>(bits)) - 1);
+        }
+        ++index;
+      }
+    }
+  }
+
+  Table const& table_;
+  group_facts<Geometry> const& facts_;
+  shared_storage& smem_;
+  int const warp_;
+  int const lane_;
+  std::int32_t const row_;
+  bool const is_map_;
+  int list_pages_ = 0;
+  int first_mask_ = 0;  // words before the masks
+  int words_      = 0;  // of a ranking
+  row_window shown_;    // the row's part of the open window
+};
+
+}  // namespace pageunion::detail
