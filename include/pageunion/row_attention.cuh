@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(Geometry::threads, Geometry::ctas_per_sm)
     }
     return;
   }
-  row_pages<Geometry> const pages(smem.pages, num_pages);
+  row_pages<Geometry> const pages(smem.pages);
   typename storage::cta(attention, pages, smem.attention, row, 1, kv_head).run();
 }
 

@@ -42,21 +42,23 @@ __host__ __device__ constexpr rank_range share_of(int num_pages, int partition) 
   return {begin, num_pages - begin < share ? num_pages : begin + share};
 }
 
-//! A partition's pages in shared memory.
+//! A partition's pages in shared memory. Their number stays there too: in the attention's loop every
+//! register counts.
 template <class Geometry>
 class row_pages {
  public:
-  using shared_storage = page_entry<Geometry>[Geometry::partition_pages];
+  struct shared_storage {
+    page_entry<Geometry> entries[Geometry::partition_pages];
+    int num_pages;
+  };
 
-  __device__ row_pages(shared_storage const& entries, int num_pages)
-      : entries_(entries), num_pages_(num_pages) {}
+  __device__ explicit row_pages(shared_storage const& smem) : smem_(smem) {}
 
-  __device__ int num_pages() const { return num_pages_; }
-  __device__ page_entry<Geometry> load(int index) const { return entries_[index]; }
+  __device__ int num_pages() const { return smem_.num_pages; }
+  __device__ page_entry<Geometry> load(int index) const { return smem_.entries[index]; }
 
  private:
-  shared_storage const& entries_;
-  int num_pages_;
+  shared_storage const& smem_;
 };
 
 //! Lists a row's pages in these phases:
@@ -100,32 +102,32 @@ class row_lister {
     }
   }
 
-  //! Lists the pages of a partition's share in `entries`, a barrier after the last access to the
-  //! shared storage. @return their number, the same in all threads
-  __device__ int list(int partition, typename row_pages<G>::shared_storage& entries) {
-    if (partition * G::partition_pages >= most_pages()) {
-      return 0;
+  //! Lists the pages of a partition's share; barriers follow the last access to the shared storage.
+  //! @return their number, the same in all threads
+  __device__ int list(int partition, typename row_pages<G>::shared_storage& listed) {
+    rank_range share;
+    if (partition * G::partition_pages < most_pages()) {
+      int const num_pages = count();
+      share = share_of<G>(num_pages < page_limit_ ? num_pages : page_limit_, partition);
     }
-    int const num_pages = count();
-    rank_range const share =
-        share_of<G>(num_pages < page_limit_ ? num_pages : page_limit_, partition);
-    if (share.begin == share.end) {
-      return 0;
-    }
+    int const size = share.end - share.begin;
     int first_rank = 0;
     for (std::int32_t begin = 0; begin < end_ && first_rank < share.end; begin += window_tokens) {
       if (end_ > window_tokens) {
         open(begin);
       }
-      list_window(share, first_rank, entries);
+      list_window(share, first_rank, listed.entries);
       first_rank += num_in_window_;
     }
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < share.end - share.begin; i += G::threads) {
-      resolve(entries[i]);
+    for (int i = static_cast<int>(threadIdx.x); i < size; i += G::threads) {
+      resolve(listed.entries[i]);
+    }
+    if (threadIdx.x == 0) {
+      listed.num_pages = size;
     }
     __syncthreads();
-    return share.end - share.begin;
+    return size;
   }
 
   //! The pages in which the row has a token, whatever the limit; the same in all threads.
@@ -223,8 +225,7 @@ class row_lister {
 
   //! Writes this thread's pages that are in the share, block being the page's number for now.
   //! @param first_rank rank of the window's first page
-  __device__ void list_window(rank_range share, int first_rank,
-                              typename row_pages<G>::shared_storage& entries) const {
+  __device__ void list_window(rank_range share, int first_rank, page_entry<G>* entries) const {
     int rank = first_rank + rank_;
     for (int i = words_begin_; i < words_end_ && rank < share.end; ++i) {
       std::uint32_t const word = smem_.words[i];
