@@ -26,7 +26,7 @@ struct planner_shape {
   //! Bytes of windows and lists. With 31 KiB, three CTAs of eight rows share a V100's SM.
   static constexpr int storage_bytes = Geometry::group_rows > 8 ? 63488 : 31744;
   static constexpr int window_pages  = 65536;  //!< pages of a ranking: 262,144 tokens of QSA
-  static constexpr int kept_quads    = 16;     //!< of a lane: 2,048 tokens or 512 pages of a row
+  static constexpr int kept_quads    = 16;     //!< of a lane: 2,048 tokens of a row
   static constexpr int batch_quads   = 4;      //!< 16-byte loads of a lane in flight
   static constexpr int batch_pages   = 4;      //!< block table loads of a lane in flight
   static constexpr bool can_map      = true;   //!< false: windows are rankings

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cub/block/block_scan.cuh>
 
@@ -39,8 +40,8 @@ struct window_storage {
 //! - a map (short contexts): a mask for every page, filled in one pass over the selections. The pages
 //!   whose mask is not 0 are the list.
 //! - a ranking (long contexts): a bit for every page, set in a first pass. The number of bits before a
-//!   page's is its rank, its place in the list. A second pass, mostly over what the first one kept,
-//!   fills the masks of the list. A list that is longer than its memory is made in parts.
+//!   page's is its rank, its place in the list. A second pass fills the masks of the list; over tokens
+//!   it mostly reads what the first one kept. A list that is longer than its memory is made in parts.
 //!
 //! @tparam Table token_table or page_table
 //! @tparam Shape sizes, as in planner_shape
@@ -60,21 +61,16 @@ class page_window {
   static constexpr std::uint32_t step_entries = lanes * entry_quad::size;  // a warp reads at once
   static constexpr int list_entry_bytes       = sizeof(mask_type) + sizeof(std::uint16_t);
 
-  // A quad of tokens keeps one slot, a quad of page numbers keeps four.
-  static constexpr std::uint32_t kept_quads =
-      Shape::kept_quads * sizeof(std::uint16_t) / sizeof(kept_quad<Table>);
-  static constexpr int kept_bytes =
-      static_cast<int>(kept_quads * threads * sizeof(kept_quad<Table>));
+  static constexpr bool keeps               = std::is_same<Table, token_table>::value;
+  static constexpr std::uint32_t kept_quads = keeps ? Shape::kept_quads : 0;
+  static constexpr int kept_bytes = static_cast<int>(kept_quads * threads * sizeof(kept_quad));
 
   static constexpr int round_down(int value, int multiple) { return value / multiple * multiple; }
-  static __device__ int smaller(int a, int b) { return a < b ? a : b; }
+  static __host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
   // A thread remembers which of its pages of a map have a mask: a bit each.
-  static constexpr int pages_in_memory =
-      round_down(Shape::storage_bytes / list_entry_bytes, word_bits);
-  static constexpr int pages_in_bits = threads * word_bits;
   static constexpr int map_pages =
-      pages_in_memory < pages_in_bits ? pages_in_memory : pages_in_bits;
+      smaller(round_down(Shape::storage_bytes / list_entry_bytes, word_bits), threads* word_bits);
 
   static constexpr int window_words  = Shape::window_pages / word_bits;
   static constexpr int ranking_bytes = window_words * 6 + kept_bytes;
@@ -100,10 +96,7 @@ class page_window {
         lane_(static_cast<int>(threadIdx.x) % lanes),
         row_(first_row + warp_),
         is_map_(Shape::can_map && facts.num_pages <= map_pages) {
-    if (is_map_) {
-      list_pages_ = map_pages;
-      first_mask_ = 0;
-    } else {
+    if (!is_map_) {
       int const shown = facts.num_pages < Shape::window_pages ? static_cast<int>(facts.num_pages)
                                                               : Shape::window_pages;
       words_          = (shown + 8 * word_bits - 1) / (8 * word_bits) * 8;
@@ -149,14 +142,19 @@ class page_window {
     set_zero(masks(), num_pages * mask_words);
     list_slots(first, num_pages);
     __syncthreads();
-    revisit_row([=](std::int32_t slot, std::uint32_t bits) {
+    auto const add = [=](std::int32_t slot, std::uint32_t bits) {
       int const word = slot / word_bits;
       int const index =
           rank()[word] - first + __popc(present()[word] & ((1u << slot % word_bits) - 1u));
       if (static_cast<unsigned>(index) < static_cast<unsigned>(num_pages)) {
         add_bits(index, bits);
       }
-    });
+    };
+    if constexpr (keeps) {
+      revisit_row(add);
+    } else {
+      visit_row(add);
+    }
     __syncthreads();
   }
 
@@ -187,15 +185,16 @@ class page_window {
 
  private:
   // The arrays of shared_storage::bytes. Offsets and not pointers: they take one register each.
-  __device__ std::uint32_t* words() const { return reinterpret_cast<std::uint32_t*>(smem_.bytes); }
-  __device__ std::uint32_t* present() const { return words(); }
+  __device__ std::uint32_t* present() const {
+    return reinterpret_cast<std::uint32_t*>(smem_.bytes);
+  }
   __device__ std::uint16_t* rank() const {
-    return reinterpret_cast<std::uint16_t*>(words() + words_);
+    return reinterpret_cast<std::uint16_t*>(present() + words_);
   }
-  __device__ kept_quad<Table>& kept(std::uint32_t i) const {
-    return reinterpret_cast<kept_quad<Table>*>(smem_.bytes + words_ * 6)[i * threads + threadIdx.x];
+  __device__ kept_quad& kept(std::uint32_t i) const {
+    return reinterpret_cast<kept_quad*>(smem_.bytes + words_ * 6)[i * threads + threadIdx.x];
   }
-  __device__ std::uint32_t* masks() const { return words() + first_mask_; }
+  __device__ std::uint32_t* masks() const { return present() + first_mask_; }
   __device__ std::uint16_t* slots() const {
     return reinterpret_cast<std::uint16_t*>(masks() + list_pages_ * mask_words);
   }
@@ -293,7 +292,7 @@ class page_window {
   __device__ void visit_row(Visit const& visit) const {
     visit_quads(
         [&](std::uint32_t, entry_quad const& quad) {
-          kept_quad<Table> unused;
+          kept_quad unused;
           return visit_usual_runs<page_tokens>(table_, quad, shown_, unused, visit);
         },
         [&](std::uint32_t, entry_quad const& quad) {
@@ -304,33 +303,35 @@ class page_window {
     }
   }
 
-  //! Sets the bits of the row's pages, and keeps what is whole.
+  //! Sets the bits of the row's pages, and keeps the slots of whole ones.
   __device__ void mark_row() {
     auto const mark = [this](std::int32_t slot, std::uint32_t) {
       atomicOr(present() + slot / word_bits, 1u << slot % word_bits);
     };
-    auto const keep = [this](std::uint32_t i, kept_quad<Table> const& quad) {
-      if (i < kept_quads) {
-        kept(i) = quad;
+    auto const keep = [this](std::uint32_t i, kept_quad quad) {
+      if constexpr (keeps) {
+        if (i < kept_quads) {
+          kept(i) = quad;
+        }
       }
     };
     visit_quads(
         [&](std::uint32_t i, entry_quad const& quad) {
-          kept_quad<Table> whole;
+          kept_quad whole;
           bool const is_usual = visit_usual_runs<page_tokens>(table_, quad, shown_, whole, mark);
           keep(i, whole);
           return is_usual;
         },
         [&](std::uint32_t i, entry_quad const& quad) {
           visit_runs<page_tokens>(table_, quad, shown_, mark);
-          keep(i, keep_nothing<Table>());
+          keep(i, {kept_quad::again});
         });
     if (lane_ == 0) {
       visit_implied<page_tokens>(table_, shown_, mark);
     }
   }
 
-  //! Calls visit(slot, bits) for all runs of the row, mostly from what mark_row() kept.
+  //! visit_row() of tokens after mark_row(), mostly from what that kept.
   template <class Visit>
   __device__ void revisit_row(Visit const& visit) const {
     std::uint32_t const num_entries = num_shown_entries();
@@ -339,9 +340,11 @@ class page_window {
 #pragma unroll(Shape::batch_quads)
     for (std::uint32_t i = 0; i < kept_quads; ++i) {
       if (first_entry(i) < num_entries) {
-        bool const is_enough = visit_kept(
-            kept(i), [&visit](std::int32_t slot) { visit(slot, whole_page<page_tokens>); });
-        others |= is_enough ? 0u : 1u << i;
+        std::uint16_t const slot = kept(i).slot;
+        if (slot < kept_quad::again) {
+          visit(slot, whole_page<page_tokens>);
+        }
+        others |= slot == kept_quad::again ? 1u << i : 0u;
       }
     }
     std::uint32_t next = kept_quads;
@@ -351,9 +354,6 @@ class page_window {
           others != 0 ? static_cast<std::uint32_t>(__ffs(static_cast<int>(others))) - 1 : next++;
       others &= others - 1;
       visit_runs<page_tokens>(table_, load_quad(row, first_entry(i), num_entries), shown_, visit);
-    }
-    if (lane_ == 0) {
-      visit_implied<page_tokens>(table_, shown_, visit);
     }
   }
 
@@ -439,7 +439,7 @@ class page_window {
   int const lane_;
   std::int32_t const row_;
   bool const is_map_;
-  int list_pages_ = 0;
+  int list_pages_ = map_pages;
   int first_mask_ = 0;  // words before the masks
   int words_      = 0;  // of a ranking
   row_window shown_;    // the row's part of the open window
