@@ -19,25 +19,25 @@ namespace pageunion {
 
 namespace detail {
 
-//! The pages of one group, straight from the plan.
+//! The pages of one group, straight from the plan. Where they are is found anew for every step: in the
+//! attention's loop every register counts.
 template <class Geometry>
 class group_pages {
  public:
-  __device__ group_pages(plan<Geometry> const& p, std::int32_t group)
-      : addresses_(p.addresses + std::int64_t{group} * p.capacity),
-        masks_(p.masks + std::int64_t{group} * p.capacity),
-        num_pages_(p.num_pages[group]) {}
+  __device__ group_pages(plan<Geometry> const& planned, std::int32_t group)
+      : planned_(planned), group_(group), num_pages_(planned.num_pages[group]) {}
 
   __device__ int num_pages() const { return num_pages_; }
   __device__ page_entry<Geometry> load(int index) const {
-    page_address const address = addresses_[index];
-    return {address.block, address.first_token, masks_[index]};
+    std::int64_t const entry   = std::int64_t{group_} * planned_.capacity + index;
+    page_address const address = planned_.addresses[entry];
+    return {address.block, address.first_token, planned_.masks[entry]};
   }
 
  private:
-  page_address const* addresses_;
-  typename Geometry::mask_type const* masks_;
-  int num_pages_;
+  plan<Geometry> const& planned_;
+  std::int32_t const group_;
+  int const num_pages_;
 };
 
 template <class Geometry>

@@ -263,12 +263,15 @@ TEST_CASE("a token at the end of int32 is attended to", "[row]") {
   spec.num_rows     = 1;
   spec.unselected   = pageunion::test::cache_fill::values;
   host_problem p    = make_problem(spec);
-  // One physical block serves all; only its first tokens exist.
+  // One physical block serves all.
   p.spec.block_tokens = test_size(1 << 20, 1 << 14);
   p.num_blocks        = 1;
   p.table_width       = 2047;
   p.table_stride      = 2047;
   p.block_entries.assign(2047, 0);
+  // All of its tokens are one in memory: the cache must not claim more than there is.
+  p.k_strides.token = 0;
+  p.v_strides.token = 0;
   p.sequence_length = {std::numeric_limits<std::int32_t>::max()};
   p.row_position    = {std::numeric_limits<std::int64_t>::max()};
   std::fill(p.entries.begin(), p.entries.end(), -1);

@@ -56,15 +56,20 @@ class device_array {
     return static_cast<Value*>(data());
   }
 
-  void poison() { require_cuda(cudaMemset(data(), 0xff, bytes_), "cudaMemset"); }
+  //! Waits: the default stream's work is not ordered before that of a test's non-blocking stream.
+  void poison() {
+    require_cuda(cudaMemset(data(), 0xff, bytes_), "cudaMemset");
+    require_cuda(cudaDeviceSynchronize(), "poison");
+  }
 
-  //! Replaces the contents by a host array of the same size.
+  //! Replaces the contents by a host array of the same size, and waits likewise.
   template <class Value>
   void upload(std::vector<Value> const& values) {
     if (values.size() * sizeof(Value) != bytes_) {
       throw std::runtime_error("upload: the sizes differ");
     }
     require_cuda(cudaMemcpy(data(), values.data(), bytes_, cudaMemcpyHostToDevice), "cudaMemcpy");
+    require_cuda(cudaDeviceSynchronize(), "upload");
   }
 
   //! The contents as Value, after all work of the device.
