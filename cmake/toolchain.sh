@@ -163,9 +163,9 @@ toolchain_add_components() {
 # Every nvcc that could be meant, best first.
 toolchain_nvcc_candidates() {
   {
-    [ -z "${CUDACXX:-}" ] || command -v "$CUDACXX"
-    type -aP nvcc
-    ls -d /usr/local/cuda*/bin/nvcc /opt/cuda*/bin/nvcc 2> /dev/null
+    [ -z "${CUDACXX:-}" ] || command -v "$CUDACXX" || true
+    type -aP nvcc || true
+    ls -d /usr/local/cuda*/bin/nvcc /opt/cuda*/bin/nvcc 2> /dev/null || true  # one may not exist
   } | awk '!seen[$0]++'
 }
 
