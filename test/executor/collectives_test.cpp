@@ -62,7 +62,9 @@ cudaError_t sum(unsigned num_threads, std::vector<int> const& values, std::vecto
 
 }  // namespace
 
-TEST_CASE("a thread gets the sum of the threads before it and of all, in their order") {
+TEST_CASE(
+    "a thread gets the sum of the threads before it and of all, in their "
+    "order") {
   std::vector<int> values(threads), before(threads), all(threads);
   std::vector<text> appended(threads);
   std::iota(values.begin(), values.end(), -7);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Every fault that the executor can find, in the smallest kernel that has it, next to the same kernel
-//! without it.
+//! Every fault that the executor can find, in the smallest kernel that has it,
+//! next to the same kernel without it.
 #include <cuda_runtime.h>
 #include <mma.h>
 
@@ -131,7 +131,7 @@ void check(void (*kernel)(params), char const* text) {
 TEST_CASE("a barrier that not all threads reach is reported") {
   check(barrier_in_a_branch, ": threads 0,1,2,");
   check(barrier_in_a_branch, "exited: threads 37\n");
-  check(two_barriers, "meets another barrier");
+  check(two_barriers, "threads wait for each other");
 }
 
 TEST_CASE("a warp operation that not all lanes reach is reported") {
@@ -146,7 +146,7 @@ TEST_CASE("a shuffle from an absent lane is reported") {
 
 TEST_CASE("a WMMA operation with operands that CUDA forbids is reported") {
   check(misaligned_matrix, "not 32-byte aligned");
-  check(lanes_with_different_matrices, "disagree about the matrix");
+  check(lanes_with_different_matrices, "disagree about a matrix");
   check(operand_changed_in_one_lane, "disagree about its value");
 }
 

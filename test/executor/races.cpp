@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "code_address.hpp"
+#include "address.hpp"
 #include "cta.hpp"
 
 namespace executor {
@@ -12,18 +12,6 @@ namespace executor {
 namespace {
 
 bool hooks_were_called = false;
-
-std::string lanes_text(unsigned lanes) {
-  if (lanes == every_lane) {
-    return "all lanes";
-  }
-  if ((lanes & (lanes - 1)) == 0) {
-    return "lane " + std::to_string(__builtin_ctz(lanes));
-  }
-  char text[32];
-  std::snprintf(text, sizeof(text), "lanes 0x%08x", lanes);
-  return text;
-}
 
 }  // namespace
 
@@ -45,7 +33,8 @@ void race_detector::end_phase() {
   }
 }
 
-//! True if the accesses of a record are ordered before an access of these lanes of the current warp.
+//! True if the accesses of a record are ordered before an access of these lanes
+//! of the current warp.
 bool race_detector::is_ordered(record const& earlier, unsigned lanes) const {
   if (earlier.segment <= phase_) {
     return true;
@@ -75,7 +64,8 @@ void race_detector::check_bytes(std::size_t first, std::size_t end, access kind,
   for (std::size_t byte = first; byte < end && byte < bytes_; ++byte) {
     record& write = records_[byte].write;
     record& read  = records_[byte].read;
-    // Two stores of a whole warp are two WMMA stores: each element has the same lane in both.
+    // Two stores of a whole warp are two WMMA stores: each element has the same
+    // lane in both.
     bool const may_meet_write =
         kind != access::read &&
         ((write.is_atomic != 0 && kind == access::atomic) ||
@@ -101,13 +91,15 @@ void race_detector::check_bytes(std::size_t first, std::size_t end, access kind,
 std::string race_detector::describe(std::size_t byte, record const& earlier, bool earlier_is_write,
                                     access kind, void const* where) const {
   static char const* const verbs[] = {"reads", "writes", "changes atomically"};
+  char lanes[32];
+  std::snprintf(lanes, sizeof(lanes), "0x%08x", earlier.lanes);
   return "race on shared memory, byte " + std::to_string(byte) + "\n  this thread " +
-         verbs[static_cast<int>(kind)] + " it at " + source_of(where) +
+         verbs[static_cast<int>(kind)] + " it at " + caller_of(where) +
          "\n  with no barrier since " +
          (earlier.has_other_warps != 0 ? "several warps, the last of them " : "") + "warp " +
-         std::to_string(earlier.warp) + ", " + lanes_text(earlier.lanes) + ", " +
+         std::to_string(earlier.warp) + ", lanes " + lanes + ", " +
          (earlier_is_write ? "wrote" : "read") + " it at " +
-         source_of(reinterpret_cast<void const*>(earlier.where));
+         caller_of(reinterpret_cast<void const*>(earlier.where));
 }
 
 void note_access(void const* address, std::size_t bytes, access kind, unsigned lanes,
@@ -122,71 +114,41 @@ bool detects_races() { return hooks_were_called; }
 }  // namespace executor
 
 // What -fsanitize=thread makes the compiler call. Its library is not linked.
-namespace {
 
-inline void touch(void const* address, std::size_t bytes, executor::access kind,
-                  void const* where) {
-  if (executor::cta_runner* const runner = executor::cta_runner::current()) {
-    runner->races().check(address, bytes, kind, where);
+#define EXECUTOR_HOOK(name, bytes, kind)                                                          \
+  extern "C" void name(void const* address) {                                                     \
+    if (executor::cta_runner* const runner = executor::cta_runner::current()) {                   \
+      runner->races().check(address, bytes, executor::access::kind, __builtin_return_address(0)); \
+    }                                                                                             \
   }
-}
-
-}  // namespace
-
-#define EXECUTOR_HOOK(name, bytes, kind)                                        \
-  extern "C" void name(void* address);                                          \
-  extern "C" void name(void* address) {                                         \
-    touch(address, bytes, executor::access::kind, __builtin_return_address(0)); \
-  }
-#define EXECUTOR_HOOKS(bytes)                                \
-  EXECUTOR_HOOK(__tsan_read##bytes, bytes, read)             \
-  EXECUTOR_HOOK(__tsan_write##bytes, bytes, write)           \
-  EXECUTOR_HOOK(__tsan_unaligned_read##bytes, bytes, read)   \
-  EXECUTOR_HOOK(__tsan_unaligned_write##bytes, bytes, write) \
-  EXECUTOR_HOOK(__tsan_volatile_read##bytes, bytes, read)    \
-  EXECUTOR_HOOK(__tsan_volatile_write##bytes, bytes, write)
+#define EXECUTOR_HOOKS(bytes)                              \
+  EXECUTOR_HOOK(__tsan_read##bytes, bytes, read)           \
+  EXECUTOR_HOOK(__tsan_write##bytes, bytes, write)         \
+  EXECUTOR_HOOK(__tsan_unaligned_read##bytes, bytes, read) \
+  EXECUTOR_HOOK(__tsan_unaligned_write##bytes, bytes, write)
 EXECUTOR_HOOKS(1)
 EXECUTOR_HOOKS(2)
 EXECUTOR_HOOKS(4)
 EXECUTOR_HOOKS(8)
 EXECUTOR_HOOKS(16)
 
-// Atomics of host code in the same files.
-#define EXECUTOR_ATOMIC_HOOKS(bits)                                                  \
-  extern "C" std::uint##bits##_t __tsan_atomic##bits##_load(                         \
-      std::uint##bits##_t const volatile* address, int) {                            \
-    return __atomic_load_n(address, __ATOMIC_SEQ_CST);                               \
-  }                                                                                  \
-  extern "C" void __tsan_atomic##bits##_store(std::uint##bits##_t volatile* address, \
-                                              std::uint##bits##_t value, int) {      \
-    __atomic_store_n(address, value, __ATOMIC_SEQ_CST);                              \
-  }                                                                                  \
-  extern "C" std::uint##bits##_t __tsan_atomic##bits##_fetch_add(                    \
-      std::uint##bits##_t volatile* address, std::uint##bits##_t value, int) {       \
-    return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);                     \
+#define EXECUTOR_RANGE_HOOK(name, kind)                                                           \
+  extern "C" void name(void const* address, std::size_t bytes) {                                  \
+    if (executor::cta_runner* const runner = executor::cta_runner::current()) {                   \
+      runner->races().check(address, bytes, executor::access::kind, __builtin_return_address(0)); \
+    }                                                                                             \
   }
-EXECUTOR_ATOMIC_HOOKS(8)
-EXECUTOR_ATOMIC_HOOKS(32)
-EXECUTOR_ATOMIC_HOOKS(64)
+EXECUTOR_RANGE_HOOK(__tsan_read_range, read)
+EXECUTOR_RANGE_HOOK(__tsan_write_range, write)
 
 extern "C" {
-void __tsan_init();
-void __tsan_func_entry(void*);
-void __tsan_func_exit(void*);
-void __tsan_vptr_update(void**, void*);
-void __tsan_vptr_read(void**);
-void __tsan_read_range(void*, std::size_t);
-void __tsan_write_range(void*, std::size_t);
-
 void __tsan_init() { executor::hooks_were_called = true; }
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit(void*) {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
-void __tsan_read_range(void* address, std::size_t bytes) {
-  touch(address, bytes, executor::access::read, __builtin_return_address(0));
-}
-void __tsan_write_range(void* address, std::size_t bytes) {
-  touch(address, bytes, executor::access::write, __builtin_return_address(0));
+// Of host code in the same files.
+int __tsan_atomic32_fetch_add(int volatile* address, int value, int) {
+  return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);
 }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Races on shared memory: each kernel is right with its barrier and reported without it.
+//! Races on shared memory: each kernel is right with its barrier and reported
+//! without it.
 #include <cuda_runtime.h>
 #include <mma.h>
 #include <cub/block/block_scan.cuh>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! WMMA against the same sums in a plain loop, in every layout and for several maps of elements.
+//! WMMA against the same sums in a plain loop, in every layout and for several
+//! maps of elements.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <mma.h>
@@ -52,7 +53,7 @@ __global__ void multiply(params const p) {
   }
   wmma::store_matrix_sync(smem.sum, sum, edge, wmma::mem_col_major);
   __syncwarp();
-  for (int i = static_cast<int>(threadIdx.x); i < edge * edge; i += warpSize) {
+  for (int i = static_cast<int>(threadIdx.x); i < edge * edge; i += executor::warp_lanes) {
     p.out[i] = smem.sum[i % edge * edge + i / edge];
   }
 }
@@ -66,7 +67,7 @@ void check(std::uint64_t seed) {
   auto* const b   = new (std::align_val_t{32}) half[edge * depth];
   auto const fill = [&](half* to) {
     for (int i = 0; i < edge * depth; ++i) {
-      to[i] = __ushort_as_half(normal.next_half());
+      to[i] = __half_raw{normal.next_half()};
     }
   };
   fill(a);
@@ -98,7 +99,7 @@ struct map_params {
 __global__ void find_map(map_params const p) {
   auto& smem      = pageunion::detail::dynamic_smem<storage>();
   auto const lane = static_cast<int>(threadIdx.x);
-  for (int i = lane; i < edge * edge; i += warpSize) {
+  for (int i = lane; i < edge * edge; i += executor::warp_lanes) {
     smem.sum[i] = static_cast<float>(i);
   }
   __syncwarp();

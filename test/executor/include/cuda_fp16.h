@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Stands in for CUDA's header of the same name. Results are those of float arithmetic, rounded once
-//! to nearest even.
+//! Stands in for CUDA's header of the same name. Conversions round to nearest
+//! even.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace executor {
+
+template <class To, class From>
+To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "bits must keep their number");
+  To to;
+  std::memcpy(&to, &from, sizeof(To));
+  return to;
+}
 
 //! Branchless in the common case, since every WMMA operand passes through it.
 inline float half_to_float(std::uint16_t bits) {
   auto const magnitude = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
   // 2^112 moves half's exponent bias to float's and makes subnormals normal.
-  float value = bit_cast<float>(magnitude) * bit_cast<float>(0x77800000u);
+  float value = bit_cast<float>(magnitude) * 0x1p112f;
   if (magnitude >= 0x0f800000u) {  // Inf or NaN
     value = bit_cast<float>(magnitude | 0x7f800000u);
   }
@@ -32,7 +41,8 @@ inline std::uint16_t float_to_half(float value) {
   if (magnitude >= 0x477ff000u) {  // 65520 and more round to Inf
     return static_cast<std::uint16_t>(sign | 0x7c00u);
   }
-  if (magnitude < 0x38800000u) {  // below 2^-14: float's own rounding at the subnormals' spacing
+  if (magnitude < 0x38800000u) {  // below 2^-14: float's own rounding at the
+                                  // subnormals' spacing
     float const shifted = bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
   }
@@ -45,7 +55,7 @@ inline std::uint16_t float_to_half(float value) {
 struct __half_raw {
   unsigned short x;
 };
-struct alignas(2) __half {
+struct __half {
   std::uint16_t bits;
 
   __half() = default;
@@ -57,38 +67,9 @@ using half = __half;
 struct alignas(4) __half2 {
   __half x, y;
 };
-using half2 = __half2;
 
-inline __half __ushort_as_half(unsigned short bits) {
-  __half value;
-  value.bits = bits;
-  return value;
-}
 inline unsigned short __half_as_ushort(__half value) { return value.bits; }
 inline float __half2float(__half value) { return value; }
 inline __half __float2half(float value) { return value; }
 inline __half __float2half_rn(float value) { return value; }
-inline bool __hisnan(__half value) { return (value.bits & 0x7fffu) > 0x7c00u; }
-
-inline __half2 __halves2half2(__half x, __half y) { return {x, y}; }
-inline __half2 __half2half2(__half value) { return {value, value}; }
 inline __half2 __floats2half2_rn(float x, float y) { return {x, y}; }
-inline __half2 __float22half2_rn(float2 value) { return {value.x, value.y}; }
-inline float2 __half22float2(__half2 value) { return {value.x, value.y}; }
-inline __half __low2half(__half2 value) { return value.x; }
-inline __half __high2half(__half2 value) { return value.y; }
-inline float __low2float(__half2 value) { return value.x; }
-inline float __high2float(__half2 value) { return value.y; }
-
-inline __half __hfma(__half a, __half b, __half c) {
-  return std::fma(float(a), float(b), float(c));
-}
-inline __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
-  return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
-}
-inline __half2 __hmul2(__half2 a, __half2 b) {
-  return {float(a.x) * float(b.x), float(a.y) * float(b.y)};
-}
-inline __half2 __hadd2(__half2 a, __half2 b) {
-  return {float(a.x) + float(b.x), float(a.y) + float(b.y)};
-}

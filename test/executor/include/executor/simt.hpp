@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! What device code calls when it runs on the CPU: indices, convergence points, atomics' scheduling
-//! points, notes of memory accesses. Knows the current thread; not how fibers are made or chosen.
+//! What device code calls when it runs on the CPU. Knows the current thread;
+//! not how fibers are made or chosen.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace executor {
 
-inline constexpr int warp_lanes            = 32;
-inline constexpr int max_threads           = 1024;   // of a CTA
-inline constexpr std::size_t max_smem      = 98304;  // bytes of a CTA: a V100's
-inline constexpr unsigned every_lane       = 0xffffffffu;
-inline constexpr unsigned max_ctas_along_y = 65535;
+inline constexpr int warp_lanes      = 32;
+inline constexpr unsigned every_lane = 0xffffffffu;
+inline constexpr unsigned whole_cta  = 0;  // as a mask
 
 //! A place in the source. As a defaulted argument it is the caller's.
 struct site {
@@ -25,40 +24,42 @@ struct site {
     return {file, line};
   }
 };
-inline constexpr site nowhere{"", 0};
 
-//! Ends the current launch with a report. Called from device code only. The caller's stack is left as
-//! it is: what it owns leaks, so the text is handed over.
-[[noreturn]] void fault(std::string&& what);
+//! What the threads of a joint call brought, by lane or by thread of the CTA;
+//! null for lanes that do not take part.
+using arguments = std::vector<void*>;
 
-//! One call of a warp-wide operation by one lane.
-struct warp_call {
+//! A call that threads make together: a barrier, a vote, a matrix product.
+struct joint_call {
   char const* name;
-  unsigned mask;
   site where;
-  //! Runs the operation once for the warp, by the last lane that arrives.
-  //! `arguments[lane]` is what the lane brought; null outside the mask.
-  void (*perform)(unsigned mask, void* const* arguments);
+  unsigned mask;                      //!< lanes of the warp that take part, or whole_cta
+  void (*perform)(arguments const&);  //!< runs once, in the last thread that comes
 };
 
-//! Waits until every lane of the call's mask has made the same call, at the same place.
-void converge(warp_call const& call, void* arguments);
+//! Waits until every thread that takes part has made the same call at the same
+//! place.
+void join(joint_call const& call, void* mine);
 
-template <class Arguments>
-void converge(char const* name, unsigned mask, site where, Arguments& arguments) {
-  converge({name, mask, where, &Arguments::perform}, &arguments);
+template <class Mine>
+void join(char const* name, unsigned mask, site where, Mine& mine) {
+  join({name, where, mask, &Mine::perform}, &mine);
 }
 
-//! What a CTA barrier found out about its threads' predicates.
-struct votes {
-  int count = 0;  //!< predicates that were not 0
-  int all   = 0;  //!< 1 if none was 0
-};
-//! Waits until every thread of the CTA has made the same call, at the same place.
-votes barrier(char const* name, int predicate, site where);
+//! Calls use(lane or thread, what it brought) for all that take part, in order.
+template <class Mine, class Use>
+void for_each(arguments const& all, Use use) {
+  for (unsigned i = 0; i < all.size(); ++i) {
+    if (all[i] != nullptr) {
+      use(i, *static_cast<Mine*>(all[i]));
+    }
+  }
+}
 
-//! Orders the memory accesses of a warp's lanes. The full mask only: no kernel of ours uses less.
-void warp_barrier(unsigned mask, site where);
+//! Ends the current launch with a report. Called from device code only. The
+//! caller's stack is left as it is: what it owns leaks, so the text is handed
+//! over.
+[[noreturn]] void fault(std::string&& what);
 
 //! A place where another thread may be scheduled: every atomic.
 void maybe_yield();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Stands in for the library's header of the same name: the one place that launches kernels and the
-//! one accessor of dynamic shared memory, handed to the executor.
+//! Stands in for the library's header of the same name: the one place that
+//! launches kernels and the one accessor of dynamic shared memory, handed to
+//! the executor.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,12 +11,9 @@
 #include <cstdint>
 
 #include <executor/launch.hpp>
-#include <executor/simt.hpp>
 #include <pageunion/status.hpp>
 
 namespace pageunion::detail {
-
-inline constexpr std::size_t smem_bytes_without_opt_in = 49152;
 
 template <class Storage>
 __device__ Storage& dynamic_smem() {
