@@ -4,9 +4,9 @@
 #
 #   bash cmake/gpu_test.sh FOLDER SUMMARY.json [TOOL...]
 #
-# FOLDER holds the executables (build/test/test/device_tests). Each runs plainly and under every TOOL
-# of compute-sanitizer: memcheck racecheck initcheck synccheck unless others are named. Under a tool the
-# tests with the tag [large] are left out. A test that says it was skipped has failed here. The
+# FOLDER holds the executables (build/test/test/device_tests). Each runs under every TOOL: none (plainly)
+# and compute-sanitizer's memcheck racecheck initcheck synccheck, unless some are named. Under a tool of
+# compute-sanitizer the tests with the tag [large] are left out. A test that says it was skipped has failed here. The
 # environment variable TOOLKIT may name the toolkit that built the executables, for the summary.
 set -uo pipefail
 folder=${1:?folder of device test executables}
@@ -14,7 +14,7 @@ summary=${2:?file to write}
 shift 2
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 tools=("$@")
-[ "${#tools[@]}" -gt 0 ] || tools=(memcheck racecheck initcheck synccheck)
+[ "${#tools[@]}" -gt 0 ] || tools=(none memcheck racecheck initcheck synccheck)
 
 passed=0 failed=0 skipped=0 rows=""
 note() {  # name tool result seconds
@@ -48,12 +48,11 @@ tests=()
 for test in "$folder"/*; do
   [ ! -f "$test" ] || [ ! -x "$test" ] || tests+=("$test")
 done
-for test in "${tests[@]}"; do
-  run "$(basename "$test")" none "$test"
-done
 for tool in "${tools[@]}"; do
   for test in "${tests[@]}"; do
-    if command -v compute-sanitizer > /dev/null; then
+    if [ "$tool" = none ]; then
+      run "$(basename "$test")" none "$test"
+    elif command -v compute-sanitizer > /dev/null; then
       run "$(basename "$test")" "$tool" \
         compute-sanitizer --tool "$tool" --error-exitcode 1 "$test" '~[large]'
     else
