@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,8 +44,10 @@ using pageunion::test::prefill_run;
 using pageunion::test::problem_spec;
 using pageunion::test::row_order;
 using pageunion::test::short_head_policy;
+using pageunion::test::slice_of;
 using pageunion::test::spec_of;
 using pageunion::test::test_size;
+using pageunion::test::wide_page_policy;
 
 namespace {
 
@@ -64,6 +68,37 @@ TEMPLATE_TEST_CASE("prefill agrees with the reference for any number of rows", "
   route const wanted = GENERATE(from_range(all_routes()));
   CAPTURE(spec.num_rows, spec.kind, wanted);
   require_right<TestType>(spec, wanted);
+}
+
+TEMPLATE_TEST_CASE("the routes agree with each other", "[prefill]", qsa_policy, short_head_policy) {
+  problem_spec spec  = spec_of<TestType>();
+  spec.num_rows      = GENERATE(1, 5, 8, 45);
+  spec.num_requests  = 2;
+  spec.pages_per_row = 40;
+  spec.holes         = 0.1;
+  spec.lse_base      = GENERATE(log_base::natural, log_base::two);
+  CAPTURE(spec.num_rows, spec.lse_base);
+  host_problem const p = make_problem(spec);
+  prefill_run<TestType> grouped(p, route::grouped);
+  prefill_run<TestType> by_row(p, route::row);
+  REQUIRE(grouped.run() == status::ok);
+  REQUIRE(by_row.run() == status::ok);
+  // Each may lie within its bound of the reference, on either side.
+  std::vector<double> bounds = pageunion::test::output_bounds(
+      p.rows(), p.selected(), p.operands(), spec.page_tokens, pageunion::test::all_rows(p));
+  for (double& bound : bounds) {
+    bound *= 2.0;
+  }
+  auto const out = pageunion::test::compare_outputs(by_row.device().out(), grouped.device().out(),
+                                                    bounds, spec.head_dim);
+  CHECK(out.failure == "");
+  CHECK(out.relative_l2 <= 2.0 * pageunion::test::required_relative_l2);
+  std::vector<double> const lse = grouped.device().lse();
+  auto const logarithms = pageunion::test::compare(by_row.device().lse(), lse, [&](std::size_t i) {
+    double const size = std::isfinite(lse[i]) ? std::abs(lse[i]) : 0.0;
+    return 2.0 * std::max(pageunion::test::lse_absolute, pageunion::test::lse_relative * size);
+  });
+  CHECK(logarithms.failure == "");
 }
 
 TEST_CASE("prefill sees through whatever the rules drop", "[prefill]") {
@@ -206,6 +241,57 @@ TEST_CASE("70,000 rows", "[prefill][large]") {
   spec.pages_per_row = 2;
   CAPTURE(wanted);
   require_right<short_head_policy>(spec, wanted);
+}
+
+TEST_CASE("more rows than 65,535 groups of 8", "[prefill][large]") {
+  // All rows share one query and, but for a few, attend to nothing.
+  problem_spec spec  = spec_of<wide_page_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 2;
+  spec.lengths       = {40};
+  spec.pages_per_row = 2;
+  host_problem p     = make_problem(spec);
+  int const num_rows = test_size(65535 * 8 + 20, 1000);
+  auto const entries = slice_of(p.entries, 1, p.entry_stride);
+  p.spec.num_rows    = num_rows;
+  p.q_data           = slice_of(p.q_data, 1, p.q_row_stride);
+  p.q_row_stride     = 0;
+  p.row_request.assign(static_cast<std::size_t>(num_rows), -1);
+  p.row_position.assign(static_cast<std::size_t>(num_rows), 39);
+  p.entries.clear();
+  for (int row = 0; row < num_rows; ++row) {
+    p.entries.insert(p.entries.end(), entries.begin(), entries.end());
+  }
+  std::vector<std::int32_t> const sampled{0,
+                                          1,
+                                          test_size(65535, 65),
+                                          test_size(65536, 66),
+                                          test_size(65535 * 8 - 1, 523),
+                                          test_size(65535 * 8, 524),
+                                          num_rows - 1};
+  for (std::int32_t const row : sampled) {
+    p.row_request[static_cast<std::size_t>(row)] = row == 1 ? -1 : 0;
+  }
+  CAPTURE(wanted);
+  prefill_run<wide_page_policy> call(p, wanted);
+  REQUIRE(call.run() == status::ok);
+  REQUIRE(call.faults(sampled) == "");
+  // Every other row is empty.
+  std::vector<double> const lse = call.device().lse();
+  std::vector<double> const out = call.device().out();
+  std::set<std::int32_t> const attending(sampled.begin(), sampled.end());
+  auto const is_all = [](std::vector<double> const& values, std::ptrdiff_t row, std::ptrdiff_t size,
+                         double expected) {
+    auto const begin = values.begin() + row * size;
+    return std::all_of(begin, begin + size, [&](double value) { return value == expected; });
+  };
+  bool are_empty = true;
+  for (int row = 0; row < num_rows && are_empty; ++row) {
+    are_empty = attending.count(row) != 0 ||
+                (is_all(lse, row, p.num_heads(), -std::numeric_limits<double>::infinity()) &&
+                 is_all(out, row, static_cast<std::ptrdiff_t>(p.num_heads()) * spec.head_dim, 0.0));
+  }
+  CHECK(are_empty);
 }
 
 TEST_CASE("cache blocks may lie 2^32 elements and more into the cache", "[prefill][large]") {

@@ -47,6 +47,7 @@ using pageunion::test::row_order;
 using pageunion::test::row_run;
 using pageunion::test::short_head_policy;
 using pageunion::test::short_partition_policy;
+using pageunion::test::slice_of;
 using pageunion::test::spec_of;
 using pageunion::test::test_size;
 using pageunion::test::twelve_head_policy;
@@ -65,14 +66,6 @@ void require_right(host_problem const& p) {
   CAPTURE(call.partitions());
   REQUIRE(call.run() == status::ok);
   REQUIRE(call.faults() == "");
-}
-
-//! Elements [row * stride, (row + 1) * stride) of an array.
-template <class Value>
-std::vector<Value> slice_of(std::vector<Value> const& values, std::int64_t row,
-                            std::int64_t stride) {
-  auto const begin = values.begin() + row * stride;
-  return std::vector<Value>(begin, begin + stride);
 }
 
 //! The problem of one of its rows.
@@ -414,57 +407,6 @@ TEST_CASE("more rows than a grid's second axis could hold", "[row][large]") {
   spec.lengths       = {30, 50, 64};
   spec.pages_per_row = 2;
   require_right<wide_page_policy>(make_problem(spec));
-}
-
-TEST_CASE("more rows than 65,535 groups of 8", "[row][large]") {
-  // All rows share one query and, but for a few, attend to nothing.
-  problem_spec spec                       = spec_of<wide_page_policy>();
-  spec.num_rows                           = 2;
-  spec.lengths                            = {40};
-  spec.pages_per_row                      = 2;
-  host_problem p                          = make_problem(spec);
-  int const num_rows                      = test_size(65535 * 8 + 20, 1000);
-  std::vector<std::int32_t> const entries = slice_of(p.entries, 1, p.entry_stride);
-  p.spec.num_rows                         = num_rows;
-  p.q_data                                = slice_of(p.q_data, 1, p.q_row_stride);
-  p.q_row_stride                          = 0;
-  p.row_request.assign(index(num_rows), -1);
-  p.row_position.assign(index(num_rows), 39);
-  p.entries.clear();
-  for (int row = 0; row < num_rows; ++row) {
-    p.entries.insert(p.entries.end(), entries.begin(), entries.end());
-  }
-  std::vector<std::int32_t> const sampled{0,
-                                          1,
-                                          test_size(65535, 65),
-                                          test_size(65536, 66),
-                                          test_size(65535 * 8 - 1, 523),
-                                          test_size(65535 * 8, 524),
-                                          num_rows - 1};
-  for (std::int32_t const row : sampled) {
-    p.row_request[index(row)] = row == 1 ? -1 : 0;
-  }
-  row_run<wide_page_policy> call(p);
-  REQUIRE(call.run() == status::ok);
-  REQUIRE(call.faults(sampled) == "");
-  // Every other row is empty.
-  std::vector<double> const lse = call.device().lse();
-  std::vector<double> const out = call.device().out();
-  std::set<std::int32_t> const attending(sampled.begin(), sampled.end());
-  auto const is_all = [](std::vector<double> const& values, int row, std::size_t size,
-                         double expected) {
-    auto const begin = values.begin() + static_cast<std::ptrdiff_t>(index(row) * size);
-    return std::all_of(begin, begin + static_cast<std::ptrdiff_t>(size),
-                       [&](double value) { return value == expected; });
-  };
-  std::size_t const heads = index(p.num_heads());
-  bool are_empty          = true;
-  for (int row = 0; row < num_rows; ++row) {
-    are_empty = are_empty && (attending.count(row) != 0 ||
-                              (is_all(lse, row, heads, -std::numeric_limits<double>::infinity()) &&
-                               is_all(out, row, heads * index(spec.head_dim), 0.0)));
-  }
-  CHECK(are_empty);
 }
 
 TEST_CASE("a captured call by rows replays with what the arrays hold then", "[row][graph]") {

@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -80,11 +81,13 @@ class prefill_run {
   //! What prefill() said of its last call.
   prefill_info const& info() const { return info_; }
 
-  //! faults_of_rows() of all rows, and damage around the workspace.
-  std::string faults() {
-    std::string const found = faults_of_rows(device_, all_rows(device_.host()));
+  //! faults_of_rows() of these rows, and damage around the workspace.
+  std::string faults(std::vector<std::int32_t> const& rows) {
+    std::string const found = faults_of_rows(device_, rows);
     return found + (workspace_.is_guarded() ? "" : "guard bytes of the workspace; ");
   }
+  //! The same for all rows.
+  std::string faults() { return faults(all_rows(device_.host())); }
 
  private:
   std::size_t needed_bytes() const {

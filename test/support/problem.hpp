@@ -263,4 +263,12 @@ struct host_problem {
   }
 };
 
+//! Elements [row * stride, (row + 1) * stride) of an array.
+template <class Value>
+std::vector<Value> slice_of(std::vector<Value> const& values, std::int64_t row,
+                            std::int64_t stride) {
+  auto const begin = values.begin() + row * stride;
+  return std::vector<Value>(begin, begin + stride);
+}
+
 }  // namespace pageunion::test
