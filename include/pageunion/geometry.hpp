@@ -45,6 +45,42 @@ struct qsa_policy {
   using cache_element                        = __half;  //!< element of K and V
 };
 
+//! How many rows a group of a shape may have. A shape is the part of a policy that the model gives:
+//! page_tokens, heads_per_kv and head_dim.
+template <class Shape>
+struct group_limits {
+  static constexpr int max_mask_bits = 64;  //!< one bit per (row, token) of a page
+  //! Queries and weights of more m-tiles do not fit shared memory, their output sums no registers.
+  static constexpr int max_m_tiles = Shape::head_dim == 256 ? 6 : 8;
+
+  //! 16-row WMMA tiles that the (row, head) pairs of a group fill.
+  static constexpr int num_m_tiles(int group_rows) {
+    return (group_rows * Shape::heads_per_kv + sm70_limits::wmma_edge - 1) / sm70_limits::wmma_edge;
+  }
+  //! True if a group of this many rows fits.
+  static constexpr bool fits(int group_rows) {
+    return group_rows * Shape::page_tokens <= max_mask_bits &&
+           num_m_tiles(group_rows) <= max_m_tiles;
+  }
+  //! The widest group that fits: groups of 4 rows always do.
+  static constexpr int widest = fits(16) ? 16 : fits(8) ? 8 : 4;
+};
+
+//! A policy for groups of any shape that fits: takes page_tokens, group_rows, heads_per_kv, head_dim
+//! and everything else from Shape, and chooses what the kernel's registers and shared memory depend
+//! on. Measured: registers, spills and CTAs per SM of the sm_70 build, bench/attention_designs.md.
+template <class Shape>
+struct tuned_policy : Shape {
+  static constexpr int m_tiles = group_limits<Shape>::num_m_tiles(Shape::group_rows);
+  //! Whether a warp has registers for 64 elements of the output of all m-tiles, or for fewer.
+  static constexpr bool has_few_m_tiles = m_tiles <= (Shape::head_dim == 256 ? 3 : 4);
+
+  static constexpr int warps      = has_few_m_tiles || Shape::head_dim == 64 ? 4 : 8;  //!< of a CTA
+  static constexpr int warp_tiles = has_few_m_tiles ? 2 : 1;    //!< as scores have registers
+  static constexpr int lane_vectors = has_few_m_tiles ? 4 : 2;  //!< as loads have registers
+  static constexpr int ctas_per_sm  = warps == 4 ? 2 : 1;       //!< eight warps of an SM
+};
+
 //! Everything derived from a policy, each value once.
 template <class Policy>
 struct geometry {
@@ -87,14 +123,26 @@ struct geometry {
 
   //! Bits of a page's mask: bit row * page_tokens + token.
   static constexpr int mask_bits = group_rows * page_tokens;
-  static_assert(mask_bits <= 64,
+  using limits                   = group_limits<Policy>;
+  static_assert(mask_bits <= limits::max_mask_bits || limits::widest != 8,
                 "group_rows * page_tokens must be at most 64: one bit per (row, token) of a page; "
-                "halve group_rows or page_tokens");
+                "the nearest that fits is group_rows 8");
+  static_assert(mask_bits <= limits::max_mask_bits || limits::widest != 4,
+                "group_rows * page_tokens must be at most 64: one bit per (row, token) of a page; "
+                "the nearest that fits is group_rows 4");
   using mask_type = std::conditional_t<(mask_bits <= 32), std::uint32_t, std::uint64_t>;
 
   //! m-rows: (row, head) pairs of a group, row-major, padded to whole 16-row WMMA tiles.
   static constexpr int m_rows  = group_rows * heads_per_kv;
-  static constexpr int m_tiles = (m_rows + edge - 1) / edge;
+  static constexpr int m_tiles = limits::num_m_tiles(group_rows);
+  static_assert(
+      m_tiles <= limits::max_m_tiles || limits::widest != 8,
+      "group_rows * heads_per_kv must be at most 96 with head_dim 256, else 128: queries and "
+      "output sums of more do not fit an SM; the nearest that fits is group_rows 8");
+  static_assert(
+      m_tiles <= limits::max_m_tiles || limits::widest != 4,
+      "group_rows * heads_per_kv must be at most 96 with head_dim 256, else 128: queries and "
+      "output sums of more do not fit an SM; the nearest that fits is group_rows 4");
 
   //! Tile: the tokens of one WMMA column block. A category's pages are padded to whole tiles.
   static constexpr int tile_tokens = edge;
@@ -129,7 +177,7 @@ struct geometry {
       m_tiles * value_columns * sm70_limits::accumulator_registers;
   static_assert(accumulator_registers <= 128,
                 "the output sums need more than 128 registers of each thread: take 8 warps, or "
-                "halve group_rows");
+                "tuned_policy");
 };
 
 //! The same work one row at a time: an m-tile holds the heads of a row.

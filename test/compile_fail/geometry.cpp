@@ -10,12 +10,15 @@
 // expect-error 8: partition_tokens must be a positive multiple of the tokens of a step
 // expect-error 9: partition_tokens must be a positive multiple of the tokens of a step
 // expect-error 10: cache_element must be __half
-// expect-error 11: group_rows * page_tokens must be at most 64
+// expect-error 11: group_rows * page_tokens must be at most 64: one bit per (row, token) of a page; the nearest that fits is group_rows 8
 // expect-error 12: head_dim / warps must be a multiple of 16
 // expect-error 13: the output sums need more than 128 registers of each thread
 // expect-error 14: warp_tiles must be 1 or 2
 // expect-error 15: warps * warp_tiles tiles must have at most 32 pages
 // expect-error 16: lane_vectors must be 2 or 4
+// expect-error 17: group_rows * page_tokens must be at most 64: one bit per (row, token) of a page; the nearest that fits is group_rows 4
+// expect-error 18: queries and output sums of more do not fit an SM; the nearest that fits is group_rows 8
+// expect-error 19: queries and output sums of more do not fit an SM; the nearest that fits is group_rows 4
 #include <pageunion/geometry.hpp>
 
 struct policy : pageunion::qsa_policy {
@@ -46,7 +49,6 @@ struct policy : pageunion::qsa_policy {
   static constexpr int head_dim = 64;
   static constexpr int warps    = 8;
 #elif PAGEUNION_CASE == 13
-  static constexpr int group_rows   = 16;
   static constexpr int heads_per_kv = 12;
 #elif PAGEUNION_CASE == 14
   static constexpr int warp_tiles = 3;
@@ -55,6 +57,14 @@ struct policy : pageunion::qsa_policy {
   static constexpr int warp_tiles = 2;
 #elif PAGEUNION_CASE == 16
   static constexpr int lane_vectors = 3;
+#elif PAGEUNION_CASE == 17
+  static constexpr int page_tokens = 16;
+#elif PAGEUNION_CASE == 18
+  static constexpr int group_rows   = 16;
+  static constexpr int heads_per_kv = 12;
+#elif PAGEUNION_CASE == 19
+  static constexpr int group_rows   = 16;
+  static constexpr int heads_per_kv = 16;
 #endif
 };
 
