@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
 //! The row route's ground: 1 to 256 rows at the end of 8,192 tokens, from one request and from many,
-//! by each route. The policy's threshold for the automatic route comes from this sweep.
+//! by each route. The policy's threshold for the automatic route comes from this sweep. And the
+//! merging of partial results alone, as shards of a cache give them.
 //!
-//! Counters: those of prefill_bench.cu.
+//! Counters: those of prefill_bench.cu; of a merging also
+//!   partials_GB/s       bytes of the partial results, each read once
 #include <algorithm>
+#include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
+#include <pageunion/row_attention.cuh>
+
 #include "harness.hpp"
+#include "nvtx_range.hpp"
 #include "prefill_case.cuh"
 
 namespace {
@@ -32,10 +39,68 @@ void sweep_rows(std::vector<bench_case>& cases, char const* name, int most_reque
   }
 }
 
+//! What one merging reads and writes.
+struct merge_arrays {
+  device_array<float> out;
+  device_array<float> lse;
+  device_array<__half> merged;
+};
+
+std::vector<float> normal_numbers(std::size_t count) {
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> numbers(count);
+  std::generate(numbers.begin(), numbers.end(), [&] { return normal(generator); });
+  return numbers;
+}
+
+//! Prepares the merging of a prefill's rows from `num_partials` shards.
+prepared_case prepare_merge(std::int32_t num_partials) {
+  using G                       = geometry<qsa_policy>;
+  constexpr std::int32_t rows   = 8192;
+  constexpr std::int32_t heads  = G::heads_per_kv;
+  constexpr std::size_t results = static_cast<std::size_t>(rows) * heads;
+  std::size_t const in_partials = results * static_cast<std::size_t>(num_partials);
+  auto const arrays             = std::make_shared<merge_arrays const>(
+      merge_arrays{device_array<float>(normal_numbers(in_partials * G::head_dim)),
+                   device_array<float>(normal_numbers(in_partials)),
+                   device_array<__half>(results * G::head_dim)});
+  prepared_case c;
+  c.enqueue = [arrays, num_partials](cudaStream_t stream) {
+    nvtx_range const range("merge");
+    partial_view partials;
+    partials.out                = arrays->out.data();
+    partials.lse                = arrays->lse.data();
+    partials.out_partial_stride = results * G::head_dim;
+    partials.out_row_stride     = heads * G::head_dim;
+    partials.out_head_stride    = G::head_dim;
+    partials.lse_partial_stride = results;
+    partials.lse_row_stride     = heads;
+    output_view const out{arrays->merged.data(), element_type::f16, heads * G::head_dim,
+                          G::head_dim};
+    check(merge_partials<G>(partials, num_partials, rows, heads, out, {}, stream), "merge");
+  };
+  c.amounts["rows/s"] = rows;
+  c.amounts["partials_GB/s"] =
+      1e-9 * static_cast<double>(arrays->out.bytes() + arrays->lse.bytes());
+  return c;
+}
+
+void sweep_partials(std::vector<bench_case>& cases) {
+  for (int const num_partials : {2, 4, 8}) {
+    for (l2_state const l2 : {l2_state::warm, l2_state::cold}) {
+      cases.push_back(
+          {"merge/partials:" + std::to_string(num_partials) + (l2 == l2_state::cold ? "/cold" : ""),
+           l2, [num_partials] { return prepare_merge(num_partials); }});
+    }
+  }
+}
+
 std::vector<bench_case> cases() {
   std::vector<bench_case> all;
   sweep_rows(all, "one_request", 1);
   sweep_rows(all, "many_requests", max_requests);
+  sweep_partials(all);
   return all;
 }
 
