@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// A policy of one's own: 12 query heads on each of 2 KV heads and pages of 8 tokens, by both routes.
+// Usage: own_policy [rows]
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <pageunion/pageunion.cuh>
+#include <pageunion/reference.hpp>
+
+namespace {
+
+// What differs from qsa_policy. 4 rows of 12 heads are 48 m-rows, as 8 rows of 6 heads are: the same
+// registers and shared memory. What does not fit fails to compile, with a sentence from geometry.hpp.
+struct own_policy : pageunion::qsa_policy {
+  static constexpr int page_tokens  = 8;
+  static constexpr int heads_per_kv = 12;
+  static constexpr int group_rows   = 4;
+};
+
+constexpr int kv_heads = 2, heads = kv_heads * own_policy::heads_per_kv, dim = own_policy::head_dim;
+constexpr int page_tokens = own_policy::page_tokens, row_elements = heads * dim;
+std::mt19937 generator(std::random_device{}());
+std::normal_distribution<float> normal;
+
+// Ends the program if a call failed.
+void require(cudaError_t result) {
+  if (result != cudaSuccess) {
+    std::printf("CUDA: %s\n", cudaGetErrorString(result));
+    std::exit(1);
+  }
+}
+void require(pageunion::status result) {
+  if (result != pageunion::status::ok) {
+    std::printf("pageunion: %s\n", to_string(result));
+    std::exit(1);
+  }
+}
+
+template <class T>
+T* to_device(std::vector<T> const& host) {
+  T* device = nullptr;
+  require(cudaMalloc(&device, host.size() * sizeof(T)));
+  require(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
+  return device;
+}
+
+std::vector<__half> random_halves(std::size_t count) {
+  std::vector<__half> halves(count);
+  for (__half& half : halves) half = __float2half(normal(generator));
+  return halves;
+}
+
+// [rows, width]: each row's best whole pages. Neighbours agree on most. The row's last, partly visible
+// page is not listed: the library adds it.
+std::vector<int> choose_pages(std::vector<std::int64_t> const& position, int width) {
+  std::vector<float> fixed(position.back() / page_tokens + 1), score(fixed.size());
+  for (float& value : fixed) value = normal(generator);
+  std::vector<int> table(position.size() * width, -1), order(fixed.size());
+  for (std::size_t row = 0; row < position.size(); ++row) {
+    int const whole = int(position[row] + 1) / page_tokens, chosen = std::min(whole, width);
+    for (int page = 0; page < whole; ++page) score[page] = fixed[page] + 0.3f * normal(generator);
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + chosen, order.begin() + whole,
+                      [&](int a, int b) { return score[a] > score[b]; });
+    std::copy_n(order.begin(), chosen, table.begin() + row * width);
+  }
+  return table;
+}
+
+// The output of one call, [rows, heads, dim].
+std::vector<double> attend(pageunion::prefill_args args, pageunion::route route) {
+  std::vector<float> out(std::size_t(args.rows.num_rows) * row_elements, NAN);
+  args.route              = route;
+  args.attention.out.data = to_device(out);
+  std::size_t bytes       = 0;
+  require(pageunion::workspace_bytes<own_policy>(args, bytes));
+  void* const workspace = to_device(std::vector<char>(bytes));
+  require(pageunion::prefill<own_policy>(args, workspace, bytes, /*stream=*/nullptr));
+  require(cudaMemcpy(out.data(), args.attention.out.data, out.size() * sizeof(float),
+                     cudaMemcpyDeviceToHost));
+  require(cudaFree(workspace));
+  require(cudaFree(args.attention.out.data));
+  return {out.begin(), out.end()};
+}
+
+// Prints how far two results are apart; true if no farther than float and half arithmetic explain.
+bool agree(char const* what, std::vector<double> const& a, std::vector<double> const& b) {
+  double largest = 0, error = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    double const off = std::abs(a[i] - b[i]);
+    largest          = off <= largest ? largest : off;  // keeps a NaN
+    error += off * off, norm += b[i] * b[i];
+  }
+  double const relative = std::sqrt(error / norm);
+  bool const is_right   = largest <= 2e-3 && relative <= 5e-4;
+  std::printf("%s: relative L2 %.2e, largest %.2e: %s\n", what, relative, largest,
+              is_right ? "right" : "WRONG");
+  return is_right;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    return std::puts("skipped: no CUDA device"), 77;
+  }
+  // The last quarter of a prompt, in cache blocks of 24 tokens; a row attends to an eighth of them.
+  int const rows = argc > 1 ? std::atoi(argv[1]) : 512, length = 4 * rows, block_tokens = 24;
+  int const width  = length / page_tokens / 8;
+  int const blocks = (length + block_tokens - 1) / block_tokens;
+  std::vector<std::int64_t> position(rows);
+  std::iota(position.begin(), position.end(), length - rows);
+  std::vector<int> const table = choose_pages(position, width), request(rows, 0),
+                         lengths(1, length);
+  std::vector<int> block_of(blocks);
+  std::iota(block_of.begin(), block_of.end(), 0);
+  std::shuffle(block_of.begin(), block_of.end(), generator);
+  auto const q = random_halves(std::size_t(rows) * row_elements);
+  auto const k = random_halves(std::size_t(blocks) * block_tokens * kv_heads * dim);
+  auto const v = random_halves(k.size());
+
+  // Views of host memory for the reference, in double precision.
+  pageunion::prefill_args args;
+  args.rows            = {rows, request.data(), position.data(), lengths.data()};
+  args.selected        = pageunion::page_table{table.data(), width, width};
+  args.attention.q     = {q.data(), heads, dim, row_elements, dim};
+  args.attention.scale = 1 / std::sqrt(float(dim));
+  auto const strides   = pageunion::contiguous_kv_strides(block_tokens, kv_heads, dim);
+  args.attention.cache = {k.data(), v.data(),     strides,  strides,
+                          blocks,   block_tokens, kv_heads, {block_of.data(), 1, blocks, blocks}};
+  pageunion::reference_result expected;
+  reference_attention(args.rows, args.selected, args.attention, page_tokens, expected);
+
+  // The same views of device memory, and an output of floats.
+  args.rows                 = {rows, to_device(request), to_device(position), to_device(lengths)};
+  args.selected.pages.pages = to_device(table);
+  args.attention.q.data     = to_device(q);
+  args.attention.cache.k    = to_device(k);
+  args.attention.cache.v    = to_device(v);
+  args.attention.cache.blocks.table = to_device(block_of);
+  args.attention.out                = {nullptr, pageunion::element_type::f32, row_elements, dim};
+  auto const grouped                = attend(args, pageunion::route::grouped);
+  auto const by_row                 = attend(args, pageunion::route::row);
+  bool const is_grouped_right       = agree("grouped against the reference", grouped, expected.out);
+  bool const is_row_right           = agree("row against the reference", by_row, expected.out);
+  bool const is_same                = agree("grouped against row", grouped, by_row);
+  return is_grouped_right && is_row_right && is_same ? 0 : 1;
+}
