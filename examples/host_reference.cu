@@ -88,7 +88,7 @@ int main() {
       std::vector<double> const expected = attend_densely(p, row, head, operands.scale);
       for (int d = 0; d < dim; ++d) {
         double const error = std::abs(result.out[(row * heads + head) * dim + d] - expected[d]);
-        worst              = error <= worst ? worst : error;
+        worst              = std::isnan(error) ? error : std::max(worst, error);
       }
     }
   }

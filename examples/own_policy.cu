@@ -28,17 +28,12 @@ std::mt19937 generator(std::random_device{}());
 std::normal_distribution<float> normal;
 
 // Ends the program if a call failed.
-void require(cudaError_t result) {
-  if (result != cudaSuccess) {
-    std::printf("CUDA: %s\n", cudaGetErrorString(result));
-    std::exit(1);
-  }
+void require(bool is_done, char const* text) {
+  if (!is_done) std::printf("%s\n", text), std::exit(1);
 }
+void require(cudaError_t result) { require(result == cudaSuccess, cudaGetErrorString(result)); }
 void require(pageunion::status result) {
-  if (result != pageunion::status::ok) {
-    std::printf("pageunion: %s\n", to_string(result));
-    std::exit(1);
-  }
+  require(result == pageunion::status::ok, to_string(result));
 }
 
 template <class T>
@@ -93,7 +88,7 @@ bool agree(char const* what, std::vector<double> const& a, std::vector<double> c
   double largest = 0, error = 0, norm = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     double const off = std::abs(a[i] - b[i]);
-    largest          = off <= largest ? largest : off;  // keeps a NaN
+    largest          = std::max(largest, off);  // a NaN shows in the sum
     error += off * off, norm += b[i] * b[i];
   }
   double const relative = std::sqrt(error / norm);
