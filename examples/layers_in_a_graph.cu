@@ -165,9 +165,10 @@ int main(int argc, char** argv) {
   }
   require(cudaGraphExecDestroy(executable));
   require(cudaStreamDestroy(stream));
-  bool const is_right =
-      std::all_of(errors.begin(), errors.end(), [](double error) { return error <= 5e-4; });
+  double const worst  = *std::max_element(errors.begin(), errors.end(),
+                                          [](double a, double b) { return a < b || std::isnan(b); });
+  bool const is_right = worst <= 5e-4;
   std::printf("%d layers, 3 replays (%s): relative L2 at most %.2e: %s\n", layers, info.reason,
-              *std::max_element(errors.begin(), errors.end()), is_right ? "right" : "WRONG");
+              worst, is_right ? "right" : "WRONG");
   return is_right ? 0 : 1;
 }
