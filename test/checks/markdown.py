@@ -10,7 +10,9 @@ markdown.py extract REPOSITORY FOLDER
     Writes the quick start and README.md's first CMake block to FOLDER: what a new user would do.
 markdown.py compile REPOSITORY COMPILER...
     Every code block names its language. Every C++ block is a passage of a program under examples/,
-    which the build compiles, or compiles by itself: COMPILER... FILE. Shell blocks parse."""
+    which the build compiles, or compiles by itself: COMPILER... FILE. Shell blocks parse.
+markdown.py statuses REPOSITORY
+    examples/README.md lists every status in its order, with its text word for word, a cause and a cure."""
 
 import pathlib
 import re
@@ -134,6 +136,38 @@ def check_blocks(root, compiler):
     return faults
 
 
+def statuses(header):
+    """(name, text) of every enumerator of status; the text is None if to_string() has none."""
+    enumerators = re.search(r"enum class status : int \{(.*?)\};", header, re.S)[1]
+    texts = {name: "".join(re.findall(r'"((?:\\.|[^"\\])*)"', literals)) for name, literals in
+             re.findall(r'case status::(\w+):\s*return ((?:"(?:\\.|[^"\\])*"\s*)+);', header)}
+    for name in re.findall(r"^\s*(\w+)(?: = \d+)?,", enumerators, re.M):
+        yield name, texts.get(name)
+
+
+def check_statuses(root):
+    document = "examples/README.md"
+    rows = [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in (root / document).read_text().splitlines()
+            if re.match(r"\| `\w+` \|", line)]
+    listed = {row[0].strip("`"): row[1:] for row in rows}
+    expected = dict(statuses((root / "include" / "pageunion" / "status.hpp").read_text()))
+    faults = []
+    for name, text in expected.items():
+        if text is None:
+            faults.append(f"status.hpp: to_string() has no text for {name}")
+        elif name not in listed:
+            faults.append(f"{document}: no row for the status {name}")
+        elif listed[name][0] != text:
+            faults.append(f"{document}: {name}: '{listed[name][0]}' is not its text, '{text}'")
+        elif len(listed[name]) != 3 or not all(listed[name]):
+            faults.append(f"{document}: {name}: expected a text, a cause and a cure")
+    faults += [f"{document}: {name} is no status" for name in listed if name not in expected]
+    if not faults and [row[0].strip("`") for row in rows] != list(expected):
+        faults.append(f"{document}: the statuses are not in the order of status.hpp, or not each once")
+    return faults if expected else ["status.hpp: no enumerator was found"]
+
+
 def main(command, repository, *rest):
     root = pathlib.Path(repository)
     if command == "links":
@@ -142,6 +176,8 @@ def main(command, repository, *rest):
         faults = check_quick_start(root)
     elif command == "extract":
         faults = extract(root, pathlib.Path(rest[0]))
+    elif command == "statuses":
+        faults = check_statuses(root)
     elif command == "compile":
         faults = check_blocks(root, list(rest))
     else:
