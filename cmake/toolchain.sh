@@ -3,7 +3,8 @@
 #
 # Finds the toolchain, or installs it from the distribution. To be sourced by bash:
 #
-#   source cmake/toolchain.sh demo    what the demo needs: nvcc for sm_70, host compiler, CMake, Ninja
+#   source cmake/toolchain.sh demo    what the demo needs: nvcc for sm_70, host compiler, CMake, Ninja;
+#                                     Boost.Context, for a machine without a GPU
 #   source cmake/toolchain.sh test    the same, and what the tests need
 #
 # Afterwards CUDACXX, CUDAHOSTCXX and CXX name the compilers and PATH starts with the folder of
@@ -270,8 +271,12 @@ toolchain_main() {
   for package in cmake ninja; do
     command -v "$package" > /dev/null || packages+=("${provides[$package]}")
   done
+  # What a package gives, seen without asking the package manager.
+  if [ "$level" = demo ]; then
+    # Needed where there is no GPU.
+    [ -e /usr/include/boost/context/fiber.hpp ] || wanted+=(libboost-context-dev)
+  fi
   if [ "$level" = test ]; then
-    # What a package gives, seen without asking the package manager.
     command -v python3 > /dev/null || packages+=(python3)
     [ -e /usr/include/catch2 ] || [ -e /usr/local/include/catch2 ] || packages+=(catch2)
     [ -e /usr/include/benchmark/benchmark.h ] || packages+=(libbenchmark-dev)

