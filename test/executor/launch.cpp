@@ -2,13 +2,10 @@
 #include <executor/launch.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
-#include <mutex>
 #include <numeric>
-#include <thread>
+#include <random>
 #include <vector>
 
 #include "address.hpp"
@@ -28,86 +25,37 @@ std::uint64_t num_launches = 0;
 int num_listeners          = 0;  // report_of() calls in progress
 std::string first_report;
 
-//! A number that depends on the seed and on two more numbers: splitmix64.
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t state = current_seed;
-  for (std::uint64_t const value : {a, b}) {
-    state += 0x9e3779b97f4a7c15ull + value;
-    state = (state ^ state >> 30) * 0xbf58476d1ce4e5b9ull;
-    state = (state ^ state >> 27) * 0x94d049bb133111ebull;
-    state ^= state >> 31;
-  }
-  return state;
+//! Random numbers for CTA number `cta` of the current launch, or for the order of its CTAs.
+std::mt19937 random_for(std::uint64_t cta) {
+  std::seed_seq words{current_seed, current_seed >> 32, num_launches, cta};
+  return std::mt19937(words);
 }
 
+//! Of CUDA's launches, those with CTAs along x and y and threads along x.
 bool is_valid(kernel_launch const& launch) {
-  dim3 const g            = launch.grid;
-  dim3 const b            = launch.block;
-  std::uint64_t const all = std::uint64_t{b.x} * b.y * b.z;
-  return g.x - 1 < 0x7fffffffu && g.y - 1 < 65535 && g.z - 1 < 65535 && b.x <= 1024 &&
-         b.y <= 1024 && b.z <= 64 && all - 1 < 1024 && launch.smem_bytes <= max_smem;
+  dim3 const g = launch.grid;
+  dim3 const b = launch.block;
+  return g.x - 1 < 0x7fffffffu && g.y - 1 < 65535 && g.z == 1 && b.x - 1 < 1024 && b.y == 1 &&
+         b.z == 1 && launch.smem_bytes <= max_smem;
 }
 
-//! The CTAs of one launch, run by several host threads in the order of a stride
-//! that visits them all.
-class launched_ctas {
- public:
-  explicit launched_ctas(kernel_launch const& launch)
-      : launch_(launch),
-        num_ctas_(std::uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z),
-        draw_(mix(++num_launches, 0)),
-        stride_(draw_ % num_ctas_ + 1) {
-    while (std::gcd(stride_, num_ctas_) != 1) {
-      ++stride_;
+//! Runs the CTAs one after the other in a random order. Returns the first report, "" if there is none.
+std::string run_ctas(kernel_launch const& launch) {
+  std::vector<std::uint64_t> order(std::size_t{launch.grid.x} * launch.grid.y);
+  std::iota(order.begin(), order.end(), std::uint64_t{0});
+  std::mt19937 random = random_for(order.size());
+  std::shuffle(order.begin(), order.end(), random);
+  for (std::uint64_t const cta : order) {
+    auto const x             = static_cast<unsigned>(cta % launch.grid.x);
+    auto const y             = static_cast<unsigned>(cta / launch.grid.x);
+    std::string const report = run_cta(launch, dim3(x, y), random_for(cta));
+    if (!report.empty()) {
+      return report + "\n  CTA (" + std::to_string(x) + ", " + std::to_string(y) + ") of " +
+             place_of(launch.function) + "\n  seed " + std::to_string(current_seed);
     }
   }
-
-  //! Returns the first report, "" if there is none.
-  std::string run() {
-    // Stacks and shadow memory are worth keeping.
-    static std::vector<std::unique_ptr<cta_runner>> runners;
-    std::uint64_t const num_workers =
-        std::min<std::uint64_t>(num_ctas_, std::max(1u, std::thread::hardware_concurrency()));
-    while (runners.size() < num_workers) {
-      runners.push_back(std::make_unique<cta_runner>());
-    }
-    std::vector<std::thread> others;
-    for (std::uint64_t w = 1; w < num_workers; ++w) {
-      others.emplace_back([this, w] { work(*runners[w]); });
-    }
-    work(*runners[0]);
-    for (std::thread& other : others) {
-      other.join();
-    }
-    return report_;
-  }
-
- private:
-  void work(cta_runner& runner) {
-    for (std::uint64_t i = next_++; i < num_ctas_ && !has_report_; i = next_++) {
-      std::uint64_t const cta = (i * stride_ + draw_ % num_ctas_) % num_ctas_;
-      dim3 const index(static_cast<unsigned>(cta % launch_.grid.x),
-                       static_cast<unsigned>(cta / launch_.grid.x % launch_.grid.y),
-                       static_cast<unsigned>(cta / launch_.grid.x / launch_.grid.y));
-      std::string const found = runner.run(launch_, index, mix(draw_, cta + 1));
-      std::lock_guard<std::mutex> const lock(mutex_);
-      if (!found.empty() && !has_report_.exchange(true)) {
-        report_ = found + "\n  CTA (" + std::to_string(index.x) + ", " + std::to_string(index.y) +
-                  ", " + std::to_string(index.z) + ") of " + function_at(launch_.function) +
-                  "\n  seed " + std::to_string(current_seed);
-      }
-    }
-  }
-
-  kernel_launch const& launch_;
-  std::uint64_t const num_ctas_;
-  std::uint64_t const draw_;
-  std::uint64_t stride_;
-  std::atomic<std::uint64_t> next_{0};
-  std::mutex mutex_;
-  std::string report_;
-  std::atomic<bool> has_report_{false};
-};
+  return "";
+}
 
 }  // namespace
 
@@ -122,7 +70,8 @@ cudaError_t run(kernel_launch const& launch) {
   if (!is_valid(launch)) {
     return cudaErrorInvalidConfiguration;
   }
-  std::string const report = launched_ctas(launch).run();
+  ++num_launches;
+  std::string const report = run_ctas(launch);
   if (report.empty()) {
     return cudaSuccess;
   }

@@ -2,12 +2,15 @@
 #include "races.hpp"
 
 #include <cstdio>
-#include <string>
+
+#include <executor/launch.hpp>
+#include <executor/simt.hpp>
 
 #include "address.hpp"
-#include "cta.hpp"
 
 namespace executor {
+
+race_detector races;
 
 namespace {
 
@@ -33,80 +36,74 @@ void race_detector::end_phase() {
   }
 }
 
-//! True if the accesses of a record are ordered before an access of these lanes
-//! of the current warp.
-bool race_detector::is_ordered(record const& earlier, unsigned lanes) const {
+//! True if the accesses of a record are ordered before an access of the current warp.
+bool race_detector::is_ordered(record const& earlier, access const& mine) const {
   if (earlier.segment <= phase_) {
     return true;
   }
-  if (earlier.has_other_warps != 0 || earlier.warp != warp_) {
+  if (earlier.has_other_warps || earlier.warp != warp_) {
     return false;
   }
-  bool const is_one_thread = earlier.lanes == lanes && (lanes & (lanes - 1)) == 0;
+  bool const is_one_thread = earlier.lanes == mine.lanes && (mine.lanes & (mine.lanes - 1)) == 0;
   return earlier.segment < segments_[warp_] || is_one_thread;
 }
 
 //! Adds an access to a record of accesses of its kind.
-void race_detector::add(record& to, unsigned lanes, void const* where) const {
-  to.where = reinterpret_cast<std::uint64_t>(where);
+void race_detector::add(record& to, access const& mine) const {
+  to.where = mine.where;
+  to.kind  = mine.kind;
   if (to.segment == segments_[warp_]) {
-    to.lanes |= lanes;
+    to.lanes |= mine.lanes;
     return;
   }
-  to.has_other_warps = to.segment > phase_ && (to.has_other_warps != 0 || to.warp != warp_) ? 1 : 0;
+  to.has_other_warps = to.segment > phase_ && (to.has_other_warps || to.warp != warp_);
   to.segment         = segments_[warp_];
-  to.warp            = warp_ & 0xffu;
-  to.lanes           = lanes;
+  to.warp            = static_cast<std::uint8_t>(warp_);
+  to.lanes           = mine.lanes;
 }
 
-void race_detector::check_bytes(std::size_t first, std::size_t end, access kind, unsigned lanes,
-                                void const* where) {
+void race_detector::check_bytes(std::size_t first, std::size_t end, access const& mine) {
+  bool const is_atomic = mine.kind == access_kind::atomic;
   for (std::size_t byte = first; byte < end && byte < bytes_; ++byte) {
     record& write = records_[byte].write;
     record& read  = records_[byte].read;
-    // Two stores of a whole warp are two WMMA stores: each element has the same
-    // lane in both.
-    bool const may_meet_write =
-        kind != access::read &&
-        ((write.is_atomic != 0 && kind == access::atomic) ||
-         (write.segment == segments_[warp_] && write.lanes == every_lane && lanes == every_lane));
-    if (!may_meet_write && !is_ordered(write, lanes)) {
-      fault(describe(byte, write, true, kind, where));
-    }
-    if (kind == access::read) {
-      add(read, lanes, where);
+    if (mine.kind == access_kind::read) {
+      if (!is_ordered(write, mine)) {
+        report(byte, write, mine);
+      }
+      add(read, mine);
       continue;
     }
-    if (!is_ordered(read, lanes)) {
-      fault(describe(byte, read, false, kind, where));
+    // Two stores of a whole warp are two WMMA stores: each element has the same lane in both.
+    bool const are_atomic = is_atomic && write.kind == access_kind::atomic;
+    bool const are_of_wmma =
+        write.segment == segments_[warp_] && write.lanes == every_lane && mine.lanes == every_lane;
+    if (!are_atomic && !are_of_wmma && !is_ordered(write, mine)) {
+      report(byte, write, mine);
     }
-    if (kind == access::write || write.is_atomic == 0) {
+    if (!is_ordered(read, mine)) {
+      report(byte, read, mine);
+    }
+    if (!are_atomic) {
       write.segment = 0;  // everything before is ordered before this access
     }
-    add(write, lanes, where);
-    write.is_atomic = kind == access::atomic ? 1 : 0;
+    add(write, mine);
   }
 }
 
-std::string race_detector::describe(std::size_t byte, record const& earlier, bool earlier_is_write,
-                                    access kind, void const* where) const {
-  static char const* const verbs[] = {"reads", "writes", "changes atomically"};
+void race_detector::report(std::size_t byte, record const& earlier, access const& mine) const {
+  static auto const text = [](access_kind kind, void const* where) {
+    static char const* const verbs[] = {"read", "wrote", "changed atomically"};
+    return std::string(verbs[static_cast<int>(kind)]) + " it in " +
+           place_of(static_cast<char const*>(where) - 1);  // within the call before it
+  };
   char lanes[32];
   std::snprintf(lanes, sizeof(lanes), "0x%08x", earlier.lanes);
-  return "race on shared memory, byte " + std::to_string(byte) + "\n  this thread " +
-         verbs[static_cast<int>(kind)] + " it at " + caller_of(where) +
-         "\n  with no barrier since " +
-         (earlier.has_other_warps != 0 ? "several warps, the last of them " : "") + "warp " +
-         std::to_string(earlier.warp) + ", lanes " + lanes + ", " +
-         (earlier_is_write ? "wrote" : "read") + " it at " +
-         caller_of(reinterpret_cast<void const*>(earlier.where));
-}
-
-void note_access(void const* address, std::size_t bytes, access kind, unsigned lanes,
-                 void const* where) {
-  if (hooks_were_called) {
-    cta_runner::current()->races().check(address, bytes, kind, lanes, where);
-  }
+  fault("race on shared memory, byte " + std::to_string(byte) + "\n  this thread " +
+        text(mine.kind, mine.where) + "\n  with no barrier since " +
+        (earlier.has_other_warps ? "several warps, the last of them " : "") + "warp " +
+        std::to_string(earlier.warp) + ", lanes " + lanes + ", " +
+        text(earlier.kind, earlier.where));
 }
 
 bool detects_races() { return hooks_were_called; }
@@ -114,34 +111,26 @@ bool detects_races() { return hooks_were_called; }
 }  // namespace executor
 
 // What -fsanitize=thread makes the compiler call. Its library is not linked.
+extern "C" {
 
-#define EXECUTOR_HOOK(name, bytes, kind)                                                          \
-  extern "C" void name(void const* address) {                                                     \
-    if (executor::cta_runner* const runner = executor::cta_runner::current()) {                   \
-      runner->races().check(address, bytes, executor::access::kind, __builtin_return_address(0)); \
-    }                                                                                             \
+#define EXECUTOR_HOOK(name, parameters, size, verb)                   \
+  void __tsan_##name parameters {                                     \
+    executor::races.check(address, size, executor::access_kind::verb, \
+                          __builtin_return_address(0));               \
   }
-#define EXECUTOR_HOOKS(bytes)                              \
-  EXECUTOR_HOOK(__tsan_read##bytes, bytes, read)           \
-  EXECUTOR_HOOK(__tsan_write##bytes, bytes, write)         \
-  EXECUTOR_HOOK(__tsan_unaligned_read##bytes, bytes, read) \
-  EXECUTOR_HOOK(__tsan_unaligned_write##bytes, bytes, write)
+#define EXECUTOR_HOOKS(size)                                             \
+  EXECUTOR_HOOK(read##size, (void const* address), size, read)           \
+  EXECUTOR_HOOK(write##size, (void const* address), size, write)         \
+  EXECUTOR_HOOK(unaligned_read##size, (void const* address), size, read) \
+  EXECUTOR_HOOK(unaligned_write##size, (void const* address), size, write)
 EXECUTOR_HOOKS(1)
 EXECUTOR_HOOKS(2)
 EXECUTOR_HOOKS(4)
 EXECUTOR_HOOKS(8)
 EXECUTOR_HOOKS(16)
+EXECUTOR_HOOK(read_range, (void const* address, std::size_t bytes), bytes, read)
+EXECUTOR_HOOK(write_range, (void const* address, std::size_t bytes), bytes, write)
 
-#define EXECUTOR_RANGE_HOOK(name, kind)                                                           \
-  extern "C" void name(void const* address, std::size_t bytes) {                                  \
-    if (executor::cta_runner* const runner = executor::cta_runner::current()) {                   \
-      runner->races().check(address, bytes, executor::access::kind, __builtin_return_address(0)); \
-    }                                                                                             \
-  }
-EXECUTOR_RANGE_HOOK(__tsan_read_range, read)
-EXECUTOR_RANGE_HOOK(__tsan_write_range, write)
-
-extern "C" {
 void __tsan_init() { executor::hooks_were_called = true; }
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit(void*) {}

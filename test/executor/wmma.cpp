@@ -7,11 +7,13 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
-#include <string>
+#include <random>
+#include <vector>
 
 #include <executor/launch.hpp>
+#include <executor/simt.hpp>
 
-#include "cta.hpp"
+#include "races.hpp"
 
 namespace executor {
 
@@ -20,52 +22,42 @@ namespace {
 constexpr std::size_t edge         = 16;
 constexpr std::size_t num_elements = edge * edge;
 
-//! [lane, element of the lane]: row * 16 + column.
-using element_map = std::array<std::uint8_t, 2 * num_elements>;
+//! Who holds each element, row * 16 + column, of a matrix: lane * (elements of a lane) + element of the
+//! lane. Operands have two holders of each: [256 or 2 * 256].
+using element_map = std::vector<std::uint16_t>;
 
-template <std::size_t Size>
-std::array<std::uint8_t, Size> permutation(random_source& random) {
-  std::array<std::uint8_t, Size> values;
-  std::iota(values.begin(), values.end(), std::uint8_t{0});  // operands: each element twice
+element_map permutation(std::size_t size, std::mt19937& random) {
+  element_map values(size);
+  std::iota(values.begin(), values.end(), std::uint16_t{0});
   std::shuffle(values.begin(), values.end(), random);
   return values;
 }
 
-//! A map of sums as GPUs have it: a lane's elements are two rows of two pairs
-//! of columns.
-element_map paired_map(random_source& random) {
-  auto const rows  = permutation<edge>(random);
-  auto const pairs = permutation<edge / 2>(random);
-  auto const lanes = permutation<warp_lanes>(random);
-  element_map map{};
+//! A map of sums as GPUs have it: a lane's elements are two rows of two pairs of columns.
+element_map paired_map(std::mt19937& random) {
+  element_map const rows  = permutation(edge, random);
+  element_map const pairs = permutation(edge / 2, random);
+  element_map const lanes = permutation(warp_lanes, random);
+  element_map map(num_elements);
   for (std::size_t n = 0; n < num_elements; ++n) {
-    std::size_t const lane = lanes[n / 8];
-    std::size_t const row  = rows[n / 32 * 2 + n / 2 % 2];
-    std::size_t const pair = pairs[n / 8 % 4 * 2 + n / 4 % 2];
-    map[lane * 8 + n % 8]  = static_cast<std::uint8_t>(row * edge + pair * 2 + n % 2);
+    std::size_t const row              = rows[n / 32 * 2 + n / 2 % 2];
+    std::size_t const pair             = pairs[n / 8 % 4 * 2 + n / 4 % 2];
+    map[row * edge + pair * 2 + n % 2] = static_cast<std::uint16_t>(lanes[n / 8] * 8u + n % 8);
   }
   return map;
 }
 
-//! The current seed's map of sums, then those of operands. Sums are anywhere
-//! with an odd seed.
+//! The current seed's map of sums, then those of operands. Sums are anywhere with an odd seed.
 element_map const& map_of(int kind) {
-  static thread_local std::uint64_t drawn_for = ~seed();
-  static thread_local std::array<element_map, 5> maps;
+  static std::uint64_t drawn_for = ~seed();
+  static element_map maps[5];
   if (drawn_for != seed()) {
     drawn_for = seed();
-    random_source random(drawn_for * 0x9e3779b97f4a7c15u);
-    for (element_map& map : maps) {
-      map = permutation<2 * num_elements>(random);
-    }
-    if (drawn_for % 2 == 0) {
-      maps[0] = paired_map(random);
-    } else {
-      auto const sums = permutation<num_elements>(random);
-      std::copy(sums.begin(), sums.end(), maps[0].begin());
-    }
+    std::mt19937 random(static_cast<std::mt19937::result_type>(drawn_for));
+    maps[0] = drawn_for % 2 == 0 ? paired_map(random) : permutation(num_elements, random);
+    std::generate(maps + 1, std::end(maps), [&] { return permutation(2 * num_elements, random); });
   }
-  return maps[static_cast<std::size_t>(kind)];
+  return maps[kind];
 }
 
 using matrix = std::array<float, num_elements>;
@@ -73,31 +65,79 @@ using matrix = std::array<float, num_elements>;
 //! The matrix that the operand fragments of a warp hold.
 matrix gather(arguments const& all, __half const* product::*operand, int map_index) {
   element_map const& map = map_of(map_index);
-  std::array<int, num_elements> bits;
-  bits.fill(-1);
-  bool differ = false;
-  for_each<product>(all, [&](unsigned lane, product& mine) {
-    for (std::size_t i = 0; i < 16; ++i) {
-      int& known = bits[map[lane * 16 + i]];
-      differ |= known >= 0 && known != (mine.*operand)[i].bits;
-      known = (mine.*operand)[i].bits;
-    }
-  });
-  if (differ) {
-    fault(
-        "the two lanes that hold an element of a WMMA operand disagree about "
-        "its value");
-  }
+  auto const held        = [&](std::uint16_t place) {
+    return __half_as_ushort((static_cast<product*>(all[place / 16u])->*operand)[place % 16u]);
+  };
   matrix values;
-  std::transform(bits.begin(), bits.end(), values.begin(),
-                 [](int b) { return half_to_float(static_cast<std::uint16_t>(b)); });
+  for (std::size_t n = 0; n < num_elements; ++n) {
+    unsigned short const bits = held(map[n]);
+    if (held(map[n + num_elements]) != bits) {
+      fault("the two lanes that hold an element of a WMMA operand disagree about its value");
+    }
+    values[n] = __half2float(__half_raw{bits});
+  }
   return values;
 }
 
+//! A lane's part of a load or store.
+template <class T>
+struct matrix_access {
+  access whole;  //!< any lane may be the one that holds an element
+  T* elements;
+  T* memory;
+  unsigned pitch;
+  bool is_row_major;
+  int map;
+
+  static void perform(arguments const& all) {
+    auto const& first = *static_cast<matrix_access*>(all[0]);
+    for_each<matrix_access>(all, [&](unsigned, matrix_access& mine) {
+      if (mine.memory != first.memory || mine.pitch != first.pitch) {
+        fault("the lanes of the warp disagree about a matrix");
+      }
+    });
+    if (reinterpret_cast<std::uintptr_t>(first.memory) % 32 != 0) {
+      fault("a matrix is not 32-byte aligned");
+    }
+    if (first.pitch * sizeof(T) % 16 != 0) {
+      fault("the pitch of a matrix is not a multiple of 16 bytes");
+    }
+    for (std::size_t line = 0; line < edge; ++line) {
+      races.check(first.memory + line * first.pitch, edge * sizeof(T), first.whole);
+    }
+    element_map const& map = map_of(first.map);
+    std::size_t const held = map.size() / warp_lanes;
+    for (std::size_t n = 0; n < map.size(); ++n) {
+      std::size_t const line = first.is_row_major ? n % num_elements / edge : n % edge;
+      std::size_t const at   = first.is_row_major ? n % edge : n % num_elements / edge;
+      T& place               = first.memory[line * first.pitch + at];
+      T& element = static_cast<matrix_access*>(all[map[n] / held])->elements[map[n] % held];
+      if (first.whole.kind == access_kind::read) {
+        element = place;
+      } else {
+        place = element;
+      }
+    }
+  }
+};
+
 }  // namespace
 
-std::uint8_t const* lane_elements(int map) {
-  return map_of(map).data() + current_lane() * (map == 0 ? 8 : 16);
+template <class T>
+void load_matrix(T* elements, T const* memory, unsigned pitch, bool is_row_major, int map,
+                 site where) {
+  access const whole{access_kind::read, every_lane, __builtin_return_address(0)};
+  matrix_access<T> mine{whole, elements, const_cast<T*>(memory), pitch, is_row_major, map};
+  join("load_matrix_sync", every_lane, where, mine);
+}
+template void load_matrix(__half*, __half const*, unsigned, bool, int, site);
+template void load_matrix(float*, float const*, unsigned, bool, int, site);
+
+void store_matrix(float const* elements, float* memory, unsigned pitch, bool is_row_major,
+                  site where) {
+  access const whole{access_kind::write, every_lane, __builtin_return_address(0)};
+  matrix_access<float> mine{whole, const_cast<float*>(elements), memory, pitch, is_row_major, 0};
+  join("store_matrix_sync", every_lane, where, mine);
 }
 
 void product::perform(arguments const& all) {
@@ -105,50 +145,18 @@ void product::perform(arguments const& all) {
   element_map const& map = map_of(0);
   matrix const a         = gather(all, &product::a, first.a_map);
   matrix const b         = gather(all, &product::b, first.b_map);
-  matrix sums;
-  for_each<product>(all, [&](unsigned lane, product& mine) {
-    for (std::size_t i = 0; i < 8; ++i) {
-      sums[map[lane * 8 + i]] = mine.c[i];
-    }
-  });
   for (std::size_t row = 0; row < edge; ++row) {
+    float sums[edge] = {};
     for (std::size_t k = 0; k < edge; ++k) {
       for (std::size_t column = 0; column < edge; ++column) {
-        sums[row * edge + column] += a[row * edge + k] * b[k * edge + column];
+        sums[column] += a[row * edge + k] * b[k * edge + column];
       }
     }
-  }
-  for_each<product>(all, [&](unsigned lane, product& mine) {
-    for (std::size_t i = 0; i < 8; ++i) {
-      mine.d[i] = sums[map[lane * 8 + i]];
+    for (std::size_t column = 0; column < edge; ++column) {
+      std::uint16_t const place = map[row * edge + column];
+      auto const& mine          = *static_cast<product*>(all[place / 8u]);
+      mine.d[place % 8u]        = mine.c[place % 8u] + sums[column];
     }
-  });
-}
-
-void meet_at_matrix(char const* name, matrix_access mine, site where) {
-  mine.where = __builtin_return_address(0);
-  join(name, every_lane, where, mine);
-}
-
-void matrix_access::perform(arguments const& all) {
-  auto const& first = *static_cast<matrix_access*>(all[0]);
-  bool agree        = true;
-  for_each<matrix_access>(all, [&](unsigned, matrix_access& mine) {
-    agree = agree && mine.memory == first.memory && mine.pitch == first.pitch;
-  });
-  if (!agree) {
-    fault("the lanes of the warp disagree about a matrix");
-  }
-  if (reinterpret_cast<std::uintptr_t>(first.memory) % 32 != 0) {
-    fault("a matrix is not 32-byte aligned");
-  }
-  if (first.pitch * first.element_bytes % 16 != 0) {
-    fault("the pitch of a matrix is not a multiple of 16 bytes");
-  }
-  // Any lane may be the one that holds an element.
-  for (std::size_t line = 0; line < edge; ++line) {
-    note_access(static_cast<char const*>(first.memory) + line * first.pitch * first.element_bytes,
-                edge * first.element_bytes, first.kind, every_lane, first.where);
   }
 }
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Stands in for CUDA's header of the same name: WMMA of 16 x 16 x 16, half
-//! operands, float sums. Which element of a matrix a lane's x[i] is comes from
-//! the seed. As on Volta, two lanes hold every element of an operand.
+//! Stands in for CUDA's header of the same name: WMMA of 16 x 16 x 16, half operands, float sums.
+//! Which element of a matrix a lane's x[i] is comes from the seed. As on Volta, two lanes hold every
+//! element of an operand.
 #pragma once
 
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include <cstdint>
 #include <type_traits>
 
 #include <executor/simt.hpp>
@@ -43,20 +42,15 @@ using sums   = fragment<accumulator, 16, 16, 16, float>;
 
 namespace executor {
 
-//! A matrix in memory that a warp loads or stores together.
-struct matrix_access {
-  void const* memory;
-  unsigned pitch;  //!< elements between two rows, or columns
-  unsigned element_bytes;
-  access kind;
-  void const* where;  //!< code address of the caller
-  static void perform(arguments const& all);
-};
-//! Waits for the warp and checks what CUDA asks of such an access.
-void meet_at_matrix(char const* name, matrix_access mine, site where);
-
-//! row * 16 + column of each of the current lane's elements.
-std::uint8_t const* lane_elements(int map);
+//! Loads or stores the elements of a lane, with its warp. Checks what CUDA asks of such an access.
+//! @param elements [8 or 16] of the lane's fragment
+//! @param pitch    elements between two rows, or columns
+//! @param map      as in fragment
+template <class T>
+void load_matrix(T* elements, T const* memory, unsigned pitch, bool is_row_major, int map,
+                 site where);
+void store_matrix(float const* elements, float* memory, unsigned pitch, bool is_row_major,
+                  site where);
 
 //! d = a b + c. Maps as in fragment.
 struct product {
@@ -69,49 +63,22 @@ struct product {
   static void perform(arguments const& all);
 };
 
-//! Moves the lane's elements. The race detector knows of the whole matrix
-//! already.
-template <bool IsLoad, class Fragment, class T>
-__attribute__((noinline, no_sanitize("thread"))) void move_elements(Fragment& fragment, T* memory,
-                                                                    unsigned row_stride,
-                                                                    unsigned column_stride) {
-  std::uint8_t const* const elements = lane_elements(Fragment::map);
-  for (int i = 0; i < Fragment::num_elements; ++i) {
-    T& place = memory[elements[i] / 16u * row_stride + elements[i] % 16u * column_stride];
-    if constexpr (IsLoad) {
-      fragment.x[i] = place;
-    } else {
-      place = fragment.x[i];
-    }
-  }
-}
-
-template <bool IsLoad, class Fragment, class T>
-__forceinline__ void move_matrix(char const* name, Fragment& fragment, T* memory, unsigned pitch,
-                                 bool is_row_major, site where) {
-  meet_at_matrix(name, {memory, pitch, sizeof(T), IsLoad ? access::read : access::write, nullptr},
-                 where);
-  move_elements<IsLoad>(fragment, memory, is_row_major ? pitch : 1, is_row_major ? 1 : pitch);
-}
-
 }  // namespace executor
 
 namespace nvcuda::wmma {
 
 template <class Use, class Layout>
 __forceinline__ void load_matrix_sync(matrix<Use, __half, Layout>& to, __half const* from,
-                                      unsigned pitch,
-                                      executor::site where = executor::site::here()) {
-  executor::move_matrix<true>("load_matrix_sync", to, from, pitch, to.is_row, where);
+                                      unsigned pitch, executor::site where = {}) {
+  executor::load_matrix(to.x, from, pitch, to.is_row, to.map, where);
 }
 __forceinline__ void load_matrix_sync(sums& to, float const* from, unsigned pitch, layout_t layout,
-                                      executor::site where = executor::site::here()) {
-  executor::move_matrix<true>("load_matrix_sync", to, from, pitch, layout == mem_row_major, where);
+                                      executor::site where = {}) {
+  executor::load_matrix(to.x, from, pitch, layout == mem_row_major, to.map, where);
 }
 __forceinline__ void store_matrix_sync(float* to, sums const& from, unsigned pitch, layout_t layout,
-                                       executor::site where = executor::site::here()) {
-  executor::move_matrix<false>("store_matrix_sync", from, to, pitch, layout == mem_row_major,
-                               where);
+                                       executor::site where = {}) {
+  executor::store_matrix(from.x, to, pitch, layout == mem_row_major, where);
 }
 template <class Use, class T, class Layout>
 void fill_fragment(matrix<Use, T, Layout>& fragment, T const& value) {
@@ -122,7 +89,7 @@ void fill_fragment(matrix<Use, T, Layout>& fragment, T const& value) {
 template <class ALayout, class BLayout>
 void mma_sync(sums& d, matrix<matrix_a, __half, ALayout> const& a,
               matrix<matrix_b, __half, BLayout> const& b, sums const& c,
-              executor::site where = executor::site::here()) {
+              executor::site where = {}) {
   executor::product mine{d.x, a.x, b.x, c.x, a.map, b.map};
   executor::join("mma_sync", executor::every_lane, where, mine);
 }

@@ -25,8 +25,10 @@ struct kernel_launch {
 //! Runs a launch to its end.
 cudaError_t run(kernel_launch const& launch);
 
-//! Runs `kernel(params)` to its end, or records it if the stream is being
-//! captured.
+//! Runs a step, or records it if the stream is being captured.
+cudaError_t enqueue(std::function<cudaError_t()> const& step, cudaStream_t stream);
+
+//! Enqueues `kernel(params)`.
 template <class Params>
 cudaError_t launch(void (*kernel)(Params), dim3 grid, dim3 block, std::size_t smem_bytes,
                    cudaStream_t stream, Params const& params) {
@@ -35,18 +37,16 @@ cudaError_t launch(void (*kernel)(Params), dim3 grid, dim3 block, std::size_t sm
   return enqueue([call] { return run(call); }, stream);
 }
 
-//! Decides every order and the map of fragment elements. Set it between
-//! launches only. The first seed is PAGEUNION_EXECUTOR_SEED of the environment,
-//! or 1.
+//! Decides every order and the map of fragment elements. Set it between launches only. The first
+//! seed is PAGEUNION_EXECUTOR_SEED of the environment, or 1.
 void set_seed(std::uint64_t seed);
 std::uint64_t seed();
 
-//! Runs `body` and returns the report of the first fault in it, "" if there was
-//! none. Outside of this, a fault is printed and ends the process.
+//! Runs `body` and returns the report of the first fault in it, "" if there was none. Outside of
+//! this, a fault is printed and ends the process.
 std::string report_of(std::function<void()> const& body);
 
-//! True if this program's race detector sees accesses: the kernels were
-//! compiled for it.
+//! True if this program's race detector sees accesses: the kernels were compiled for it.
 bool detects_races();
 
 }  // namespace executor

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! What device code calls when it runs on the CPU. Knows the current thread;
-//! not how fibers are made or chosen.
+//! What device code calls when it runs on the CPU. Knows the current thread; not how fibers are made
+//! or chosen.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,18 +14,16 @@ inline constexpr int warp_lanes      = 32;
 inline constexpr unsigned every_lane = 0xffffffffu;
 inline constexpr unsigned whole_cta  = 0;  // as a mask
 
-//! A place in the source. As a defaulted argument it is the caller's.
+//! A place in the source. A default argument {} is the caller's.
 struct site {
+  constexpr site(char const* file_ = __builtin_FILE(), int line_ = __builtin_LINE()) noexcept
+      : file(file_), line(line_) {}
   char const* file;
   int line;
-  static constexpr site here(char const* file = __builtin_FILE(),
-                             int line         = __builtin_LINE()) noexcept {
-    return {file, line};
-  }
 };
 
-//! What the threads of a joint call brought, by lane or by thread of the CTA;
-//! null for lanes that do not take part.
+//! What the threads of a joint call brought, by lane or by thread of the CTA; null for lanes that do
+//! not take part.
 using arguments = std::vector<void*>;
 
 //! A call that threads make together: a barrier, a vote, a matrix product.
@@ -37,8 +34,7 @@ struct joint_call {
   void (*perform)(arguments const&);  //!< runs once, in the last thread that comes
 };
 
-//! Waits until every thread that takes part has made the same call at the same
-//! place.
+//! Waits until every thread that takes part has made the same call at the same place.
 void join(joint_call const& call, void* mine);
 
 template <class Mine>
@@ -56,19 +52,9 @@ void for_each(arguments const& all, Use use) {
   }
 }
 
-//! Ends the current launch with a report. Called from device code only. The
-//! caller's stack is left as it is: what it owns leaks, so the text is handed
-//! over.
+//! Ends the current launch with a report. Called from device code only. The caller's stack is left as
+//! it is: what it owns leaks, so the text is handed over.
 [[noreturn]] void fault(std::string&& what);
-
-//! A place where another thread may be scheduled: every atomic.
-void maybe_yield();
-
-enum class access : int { read, write, atomic };
-//! Tells the race detector of an access that the compiler did not instrument.
-//! @param lanes of the current warp that may have made it
-void note_access(void const* address, std::size_t bytes, access kind, unsigned lanes,
-                 void const* where);
 
 //! The CTA's dynamic shared memory, which has to be at least this big.
 void* shared_memory(std::size_t bytes);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Stands in for the library's header of the same name: the one place that
-//! launches kernels and the one accessor of dynamic shared memory, handed to
-//! the executor.
+//! Stands in for the library's header of the same name: the one place that launches kernels and the
+//! one accessor of dynamic shared memory, handed to the executor.
 #pragma once
 
 #include <cuda_runtime.h>
