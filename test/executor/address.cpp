@@ -10,13 +10,13 @@
 
 namespace executor {
 
-std::string place_of(void const* address) {
+std::string place_of(void const* address, char const* options) {
   Dl_info info{};
   link_map* object = nullptr;
   if (dladdr1(address, &info, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) != 0) {
     char line[4096];
     std::snprintf(
-        line, sizeof(line), "addr2line -C -f -i -p -e '%s' %#tx 2>/dev/null", info.dli_fname,
+        line, sizeof(line), "addr2line -i -p %s -e '%s' %#tx 2>/dev/null", options, info.dli_fname,
         static_cast<char const*>(address) - reinterpret_cast<char const*>(object->l_addr));
     std::unique_ptr<std::FILE, int (*)(std::FILE*)> const lines(popen(line, "r"), &pclose);
     while (lines != nullptr && std::fgets(line, sizeof(line), lines.get()) != nullptr) {

@@ -51,7 +51,7 @@ std::string run_ctas(kernel_launch const& launch) {
     std::string const report = run_cta(launch, dim3(x, y), random_for(cta));
     if (!report.empty()) {
       return report + "\n  CTA (" + std::to_string(x) + ", " + std::to_string(y) + ") of " +
-             place_of(launch.function) + "\n  seed " + std::to_string(current_seed);
+             place_of(launch.function, "-C -f") + "\n  seed " + std::to_string(current_seed);
     }
   }
   return "";

@@ -2,6 +2,7 @@
 #include "races.hpp"
 
 #include <cstdio>
+#include <utility>
 
 #include <executor/launch.hpp>
 #include <executor/simt.hpp>
@@ -94,16 +95,17 @@ void race_detector::check_bytes(std::size_t first, std::size_t end, access const
 void race_detector::report(std::size_t byte, record const& earlier, access const& mine) const {
   static auto const text = [](access_kind kind, void const* where) {
     static char const* const verbs[] = {"read", "wrote", "changed atomically"};
-    return std::string(verbs[static_cast<int>(kind)]) + " it in " +
+    return std::string(verbs[static_cast<int>(kind)]) + " it at " +
            place_of(static_cast<char const*>(where) - 1);  // within the call before it
   };
   char lanes[32];
   std::snprintf(lanes, sizeof(lanes), "0x%08x", earlier.lanes);
-  fault("race on shared memory, byte " + std::to_string(byte) + "\n  this thread " +
-        text(mine.kind, mine.where) + "\n  with no barrier since " +
-        (earlier.has_other_warps ? "several warps, the last of them " : "") + "warp " +
-        std::to_string(earlier.warp) + ", lanes " + lanes + ", " +
-        text(earlier.kind, earlier.where));
+  std::string found = "race on shared memory, byte " + std::to_string(byte) + "\n  this thread " +
+                      text(mine.kind, mine.where) + "\n  with no barrier since " +
+                      (earlier.has_other_warps ? "several warps, the last of them " : "") +
+                      "warp " + std::to_string(earlier.warp) + ", lanes " + lanes + ", " +
+                      text(earlier.kind, earlier.where);
+  fault(std::move(found));
 }
 
 bool detects_races() { return hooks_were_called; }
