@@ -123,14 +123,14 @@ int main(int argc, char** argv) {
   std::vector<float> result(std::size_t(rows) * row_elements);
   cudaMemcpy(&report, args.report, sizeof(report), cudaMemcpyDeviceToHost);
   cudaMemcpy(result.data(), out, result.size() * sizeof(float), cudaMemcpyDeviceToHost);
-  double worst = 0, error = 0, norm = 0;
+  double worst = 0, error = 0, norm = 0;  // worst where a row has few tokens: weights are halves
   for (std::size_t i = 0; i < expected.out.size(); ++i) {
     std::size_t const row = sampled[i / row_elements];
     double const off      = result[row * row_elements + i % row_elements] - expected.out[i];
     worst                 = std::isnan(off) ? off : std::max(worst, std::abs(off));
     error += off * off, norm += expected.out[i] * expected.out[i];
   }
-  bool const is_right = worst <= 1e-3 && std::sqrt(error / norm) <= 5e-4;
+  bool const is_right = worst <= (rows < 8192 ? 1e-3 : 5e-4) && std::sqrt(error / norm) <= 5e-4;
   std::printf("%d rows, blocks of %d tokens: %.3f ms; unions grow by %.2f at 8 rows\n", rows,
               block_tokens, milliseconds,
               double(report.union_pages) / report.groups * report.rows / report.row_pages);
