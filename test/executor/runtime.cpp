@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -19,6 +20,10 @@ struct CUgraph_st {
 struct CUgraphExec_st : CUgraph_st {};
 struct CUstream_st {
   cudaGraph_t captured = nullptr;  //!< what is recorded, null outside of a capture
+};
+//! A time of the host's clock.
+struct CUevent_st {
+  std::chrono::steady_clock::time_point time;
 };
 
 cudaError_t executor::enqueue(std::function<cudaError_t()> const& step, cudaStream_t stream) {
@@ -48,6 +53,8 @@ cudaError_t destroy(T* object) {
 char const* cudaGetErrorString(cudaError_t error) {
   return error == cudaSuccess ? "no error" : "an error of the executor";
 }
+
+cudaError_t cudaGetLastError() { return cudaSuccess; }
 
 cudaError_t cudaGetDeviceCount(int* count) { return give(count, 1); }
 cudaError_t cudaGetDevice(int* device) { return give(device, 0); }
@@ -109,3 +116,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return destroy(graph); }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { return destroy(executable); }
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return give(event, new CUevent_st); }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  return give(&event->time, std::chrono::steady_clock::now());
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  return give(milliseconds,
+              std::chrono::duration<float, std::milli>(to->time - from->time).count());
+}
