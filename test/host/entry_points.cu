@@ -2,7 +2,9 @@
 //! @file
 //! What the entry points refuse. Needs no GPU: a call that got as far as a launch would answer
 //! cuda_error here, or touch addresses that do not exist.
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -62,6 +64,29 @@ TEST_CASE("can_prefill answers without a GPU", "[entry]") {
   CHECK(text(pageunion::can_prefill<qsa_policy>(args_of(call), call.workspace, bytes)) == "ok");
   CHECK(pageunion::can_prefill<qsa_policy>(args_of(call), call.workspace, bytes - 1) ==
         status::workspace_too_small);
+}
+
+TEST_CASE("QSA's workspace has the size that examples/README.md gives", "[entry]") {
+  struct row_count {
+    std::int32_t rows;
+    double megabytes;
+  };
+  auto const [rows, megabytes] =
+      GENERATE(row_count{512, 12.6}, row_count{1024, 25.3}, row_count{1025, 6.4},
+               row_count{2048, 12.7}, row_count{8192, 50.7});
+  call_arguments call                   = good_arguments();
+  call.rows.num_rows                    = rows;
+  call.selected.tokens.width            = 2051;
+  call.selected.tokens.row_stride       = 2051;
+  call.selected.tokens.max_pages        = 513;
+  call.operands.q.num_heads             = 6;
+  call.operands.cache.num_kv_heads      = 1;
+  call.operands.cache.blocks.width      = 4096;
+  call.operands.cache.blocks.row_stride = 4096;
+  std::size_t bytes                     = 0;
+  REQUIRE(text(pageunion::workspace_bytes<qsa_policy>(args_of(call), bytes)) == "ok");
+  CAPTURE(rows);
+  CHECK(std::abs(static_cast<double>(bytes) * 1e-6 - megabytes) < 0.05);
 }
 
 TEST_CASE("can_prefill and prefill name each bad argument", "[entry]") {
