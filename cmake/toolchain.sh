@@ -284,6 +284,8 @@ toolchain_main() {
     [ -e /usr/include/nlohmann/json.hpp ] || packages+=(nlohmann-json3-dev)
     # Without these, tests are skipped, and named.
     command -v clang++ > /dev/null || wanted+=(clang)
+    compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*.a" > /dev/null ||
+      wanted+=(libclang-rt-dev)
     command -v clang-tidy > /dev/null || wanted+=(clang-tidy)
     command -v clang-format-14 > /dev/null || wanted+=(clang-format-14)
     command -v codespell > /dev/null || wanted+=(codespell)
