@@ -354,6 +354,13 @@ TEST_CASE("the last group may be partial", "[planner]") {
   CHECK(plan_and_compare<qsa>(rows_of_pages(pages, 200)) == "");
 }
 
+TEST_CASE("rows behind the last of the call are left alone", "[planner]") {
+  planner_problem p = rows_of_pages({{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}}, 64);
+  p.rows_behind     = GENERATE(1, 2, 8, 9);
+  CAPTURE(p.rows_behind);
+  CHECK(plan_and_compare<qsa>(p) == "");
+}
+
 TEST_CASE("no rows plan to nothing", "[planner]") {
   CHECK(plan_and_compare<qsa>(plain_problem(4, 16, 0, 64, selection_kind::tokens, 8, 1)) == "");
 }

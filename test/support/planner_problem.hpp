@@ -34,8 +34,9 @@ struct planner_problem {
   int block_tokens = 16;
   int num_blocks   = 0;
 
-  std::vector<std::int32_t> row_request;      //!< [rows]
-  std::vector<std::int64_t> row_position;     //!< [rows]
+  std::vector<std::int32_t> row_request;      //!< [rows + rows_behind]
+  std::vector<std::int64_t> row_position;     //!< [rows + rows_behind]
+  int rows_behind = 0;                        //!< rows of the arrays past those of the call
   std::vector<std::int32_t> sequence_length;  //!< [requests]
 
   std::vector<std::int32_t> block_entries;  //!< [requests, table_width], rows table_stride apart
@@ -51,7 +52,7 @@ struct planner_problem {
   std::vector<std::int32_t> counts;  //!< [rows] if they are an array of their own
   int max_pages = 0;
 
-  int num_rows() const { return static_cast<int>(row_request.size()); }
+  int num_rows() const { return static_cast<int>(row_request.size()) - rows_behind; }
   int num_requests() const { return static_cast<int>(sequence_length.size()); }
 
   std::int32_t* row(int r) {
