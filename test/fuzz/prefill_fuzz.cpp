@@ -259,9 +259,6 @@ void check_refusal(byte_source& from, pageunion::test::prefill_run<fuzz_policy>&
 
 }  // namespace
 
-//! Without its check of strcmp(), in which the executor would spend a tenth of the time.
-extern "C" char const* __asan_default_options() { return "intercept_strcmp=0"; }
-
 extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
   byte_source from(data, size);
   executor::set_seed(static_cast<std::uint64_t>(from.below(8)));
