@@ -80,7 +80,8 @@ class accumulator_map {
   static constexpr int num_elements = sum_fragment::num_elements;
   static_assert(num_elements == 8, "a thread must hold 8 of the 256 elements of an accumulator");
 
-  //! Finds the map. @param scratch [256] shared memory of this warp alone, overwritten
+  //! Finds the map. A barrier must come before the scratch is written again.
+  //! @param scratch [256] shared memory of this warp alone, overwritten
   __device__ void find(float* scratch) {
     int const lane = static_cast<int>(threadIdx.x) % warp_threads;
     for (int i = lane; i < fragment_elements; i += warp_threads) {
@@ -89,7 +90,6 @@ class accumulator_map {
     __syncwarp();
     sum_fragment indices;
     nvcuda::wmma::load_matrix_sync(indices, scratch, edge, nvcuda::wmma::mem_row_major);
-    __syncwarp();
 #pragma unroll
     for (int i = 0; i < num_elements; ++i) {
       auto const index = static_cast<std::uint32_t>(indices.x[i]);

@@ -52,7 +52,8 @@ class online_softmax {
                 "the weights' memory must hold one float per warp and m-row");
 
   //! @param scale_log2 makes scores of products, in base 2
-  //! @param scratch    [256] shared memory of this warp alone, in use during calls only
+  //! @param scratch    [256] shared memory of this warp alone, in use during calls only; a barrier must
+  //!                   come between the constructor and whatever writes it next
   __device__ online_softmax(shared_storage& smem, float scale_log2, float* scratch)
       : smem_(smem),
         scale_log2_(scale_log2),
@@ -144,9 +145,9 @@ class online_softmax {
   }
 
   //! Sums each m-row over all lanes and warps, in a fixed order, and stores its lse. load_factor() then gives
-  //! what normalises the outputs. Called by all threads of the CTA after the last step.
+  //! what normalises the outputs. Called by all threads of the CTA after the last step and a CTA
+  //! barrier.
   __device__ void finish(attention_output<G> const& output) {
-    __syncthreads();
 #pragma unroll
     for (int t = 0; t < G::m_tiles; ++t) {
       // Each lane's sums go where only this lane has elements; a row is then summed by one lane.

@@ -113,7 +113,8 @@ class page_window {
   //! Pages of a list at most.
   __device__ int list_pages() const { return list_pages_; }
 
-  //! Shows the pages [begin, begin + width()) of the page space. Begins and ends with a CTA barrier.
+  //! Shows the pages [begin, begin + width()) of the page space. Begins with a CTA barrier; of a map also
+  //! ends with one. What a ranking's open() wrote is read after the barrier that list() begins with.
   //! @return pages that were chosen among them
   __device__ int open(std::int64_t begin) {
     std::int64_t const left = facts_.num_pages - begin;
@@ -394,7 +395,7 @@ class page_window {
     return (words_ + vector * threads - 1) / (vector * threads) * vector;
   }
 
-  //! Ranks the pages of a ranking. Ends with a CTA barrier.
+  //! Ranks the pages of a ranking. A CTA barrier must come before the ranks are read.
   __device__ int rank_pages() {
     int const begin = smaller(static_cast<int>(threadIdx.x) * run_of_words(), words_);
     int const end   = smaller(begin + run_of_words(), words_);
@@ -410,7 +411,6 @@ class page_window {
       rank()[i] = static_cast<std::uint16_t>(before);
       before += __popc(present()[i]);
     }
-    __syncthreads();
     return total;
   }
 
