@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Breaks the library in one place at a time and says which device test on the executor sees it:
-mutants.py BUILD [PATTERN], with BUILD a configured build folder of the races kind (Ninja).
+mutants.py BUILD [PATTERN], with BUILD a configured build folder (Ninja).
 
 A copy of include/ gets all mutants at once, each behind a number that is chosen at run time, so
 that every test is compiled once. Prints "mutant: caught by TEST, seed SEED (report)" or "mutant:
@@ -147,7 +147,7 @@ class mutants:
 
 def compile_test(build, name, scratch):
     """Compiles and links a test with the copy of include/ as the build folder would."""
-    target = f"pageunion.executor.test.{name}"
+    target = f"pageunion.executor.races.{name}"
     subprocess.run(["ninja", "-C", build, target], check=True, stdout=subprocess.DEVNULL)
     commands = subprocess.run(["ninja", "-C", build, "-t", "commands", target], check=True,
                               stdout=subprocess.PIPE, text=True).stdout.splitlines()
