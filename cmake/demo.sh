@@ -31,8 +31,8 @@ elif [ "$code" -eq 77 ]; then
   configure -DPAGEUNION_BUILD_EXECUTOR=ON
   cmake --build "$build" --target pageunion.executor.quick_start
   echo "no GPU was found: the planner and the kernels run on the CPU, one CUDA thread after the other"
-  echo "-- 512 rows, planned in groups:"
-  "$build/executor/quick_start" 512 784 interleaved
+  echo "-- 264 rows, planned in groups:"
+  "$build/executor/quick_start" 264 36 interleaved
   echo "-- 64 rows, each by itself:"
   "$build/executor/quick_start" 64
   "$build/examples/host_reference"
