@@ -13,6 +13,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/demo
 
 source "$root/cmake/toolchain.sh" demo
+mkdir -p "$build"
 
 configure() {
   cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPAGEUNION_BUILD_TESTS=OFF \
