@@ -309,7 +309,7 @@ class page_window {
     auto const mark = [this](std::int32_t slot, std::uint32_t) {
       atomicOr(present() + slot / word_bits, 1u << slot % word_bits);
     };
-    auto const keep = [this](std::uint32_t i, kept_quad quad) {
+    auto const keep = [&](std::uint32_t i, kept_quad quad) {
       if constexpr (keeps) {
         if (i < kept_quads) {
           kept(i) = quad;
