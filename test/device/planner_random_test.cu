@@ -8,22 +8,13 @@
 #include "support/catch.hpp"
 #include "support/planner_problem.hpp"
 #include "support/planner_run.cuh"
+#include "support/shape.hpp"
 #include "support/test_size.hpp"
 
 namespace {
 
 using namespace pageunion;
 using namespace pageunion::test;
-
-template <int PageTokens, int GroupRows, int HeadsPerKv, int HeadDim>
-struct policy_of : qsa_policy {
-  static constexpr int page_tokens  = PageTokens;
-  static constexpr int group_rows   = GroupRows;
-  static constexpr int heads_per_kv = HeadsPerKv;
-  static constexpr int head_dim     = HeadDim;
-  static constexpr int warps        = GroupRows == 16 && HeadDim == 256 ? 8 : 4;
-  static constexpr int warp_tiles   = warps == 8 ? 1 : 2;
-};
 
 // 5 x 420 problems on a GPU.
 constexpr std::uint64_t num_problems = test_size(420, 40);
@@ -35,7 +26,8 @@ TEMPLATE_TEST_CASE_SIG("random adversarial problems plan as on the host", "[plan
                         GroupRows, HeadsPerKv, HeadDim),
                        (4, 8, 6, 256), (4, 8, 4, 128), (8, 8, 2, 64), (4, 16, 6, 256),
                        (16, 4, 4, 64)) {
-  using planned_geometry = geometry<policy_of<PageTokens, GroupRows, HeadsPerKv, HeadDim>>;
+  using planned_geometry =
+      geometry<tuned_policy<shape<PageTokens, GroupRows, HeadsPerKv, HeadDim>>>;
   for (std::uint64_t seed = 1; seed <= num_problems; ++seed) {
     CAPTURE(seed);
     adversarial_problem const drawn(PageTokens, seed);
