@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prefill of a fresh prompt whose rows attend to 512 pages of 4 tokens each: checked and timed.
-// Usage: quick_start [rows [block_tokens [interleaved]]]
+// Usage: quick_start [rows [block_tokens [interleaved]]] [--problem FILE | --export FILE]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,6 +11,9 @@
 
 #include <pageunion/pageunion.cuh>
 #include <pageunion/reference.hpp>
+#if __has_include("problem_option.hpp")  // beside the benchmarks alone: problems in files
+#include "problem_option.hpp"
+#endif
 
 constexpr int heads = 6, dim = 256, page_tokens = 4;  // those of pageunion::qsa_policy
 constexpr int row_elements = heads * dim;
@@ -74,22 +77,23 @@ int main(int argc, char** argv) {
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
     return std::puts("skipped: no CUDA device"), 77;
   }
-  int const rows = argc > 1 ? std::atoi(argv[1]) : 8192, pages = rows / 16;
-  int const block_tokens = argc > 2 ? std::atoi(argv[2]) : 16, interleave = argc > 3 ? 2 : 1;
+  int sizes = 1;  // arguments before the options
+  while (sizes < argc && argv[sizes][0] != '-') ++sizes;
+  int rows = sizes > 1 ? std::atoi(argv[1]) : 8192, pages = rows / 16;
+  int const block_tokens = sizes > 2 ? std::atoi(argv[2]) : 16, interleave = sizes > 3 ? 2 : 1;
   int const width  = pages * page_tokens + page_tokens - 1;
   int const blocks = (rows + block_tokens - 1) / block_tokens, block_elements = block_tokens * dim;
 
   // One request, its physical blocks anywhere; K and V apart, or interleaved block by block.
-  std::vector<int> const table = choose_tokens(rows, pages, width), request(rows, 0),
-                         length(1, rows);
+  std::vector<int> table = choose_tokens(rows, pages, width), counts, request(rows, 0),
+                   length(1, rows);
   std::vector<int> block_of(blocks);
   std::vector<std::int64_t> position(rows);
-  std::iota(position.begin(), position.end(), 0);
-  std::iota(block_of.begin(), block_of.end(), 0);
+  std::iota(position.begin(), position.end(), 0), std::iota(block_of.begin(), block_of.end(), 0);
   std::shuffle(block_of.begin(), block_of.end(), generator);
-  auto const q              = random_halves(std::size_t(rows) * row_elements);
-  auto const kv             = random_halves(std::size_t(2) * blocks * block_elements);
-  std::size_t const v_first = interleave == 2 ? block_elements : kv.size() / 2;
+  auto q              = random_halves(std::size_t(rows) * row_elements);
+  auto kv             = random_halves(std::size_t(2) * blocks * block_elements);
+  std::size_t k_first = 0, v_first = interleave == 2 ? block_elements : kv.size() / 2;
 
   // Views of host memory first: the reference works on them, in double precision.
   pageunion::prefill_args args;
@@ -101,8 +105,17 @@ int main(int argc, char** argv) {
   pageunion::kv_strides const strides{interleave * block_elements, dim, dim};
   operands.cache = {kv.data(), kv.data() + v_first, strides, strides,
                     blocks,    block_tokens,        1,       {block_of.data(), 1, blocks, blocks}};
+#if __has_include("problem_option.hpp")
+  pageunion::bench::follow_problem_option(
+      argc - sizes, argv + sizes, args,
+      {table, counts, request, position, length, block_of, q, kv, k_first, v_first});
+  rows = args.rows.num_rows;
+#else
+  if (sizes != argc) return std::puts("for problems in files, build the benchmarks too"), 1;
+#endif
   std::vector<int> sampled(256);  // spread over the prompt, with the first and the last group
-  for (int i = 0; i < 256; ++i) sampled[i] = i < 8 ? i : rows - 1 - (255 - i) * (rows - 8) / 256;
+  for (int i = 0, step = rows - 8; i < 256; ++i)
+    sampled[i] = std::clamp(i < 8 ? i : rows - 1 - (255 - i) * step / 256, 0, rows - 1);
   pageunion::reference_result expected;
   reference_rows(args.rows, args.selected, operands, page_tokens, sampled, expected);
 
@@ -110,10 +123,12 @@ int main(int argc, char** argv) {
   float* const out = to_device(std::vector<float>(std::size_t(rows) * row_elements, NAN));
   args.report      = to_device(std::vector<pageunion::plan_report>(1));
   args.rows        = {rows, to_device(request), to_device(position), to_device(length)};
-  args.selected.tokens.tokens = to_device(table);
+  args.selected.tokens.tokens = args.selected.pages.pages = to_device(table);
+  if (!counts.empty()) args.selected.tokens.counts = to_device(counts);
   operands.q.data             = to_device(q);
-  operands.cache.k            = to_device(kv);
-  operands.cache.v            = operands.cache.k + v_first;
+  __half const* const cache   = to_device(kv);
+  operands.cache.k            = cache + k_first;
+  operands.cache.v            = cache + v_first;
   operands.cache.blocks.table = to_device(block_of);
   operands.out                = {out, pageunion::element_type::f32, row_elements, dim};
   float const milliseconds    = time_prefill(args);
@@ -132,7 +147,7 @@ int main(int argc, char** argv) {
   }
   bool const is_right = worst <= (rows < 8192 ? 1e-3 : 5e-4) && std::sqrt(error / norm) <= 5e-4;
   std::printf("%d rows, blocks of %d tokens: %.3f ms; unions grow by %.2f at 8 rows\n", rows,
-              block_tokens, milliseconds,
+              operands.cache.block_tokens, milliseconds,
               double(report.union_pages) / report.groups * report.rows / report.row_pages);
   std::printf("error of 256 rows: relative L2 %.2e, largest %.2e: %s\n", std::sqrt(error / norm),
               worst, is_right ? "right" : "WRONG");
