@@ -298,7 +298,7 @@ TEST_CASE("a file with the tables alone gets operands of the right shape", "[pro
   REQUIRE(bench::read_problem(file.path, read) == "");
   CHECK(read.q.size() == p.q.size());
   CHECK(read.kv_storage.size() == p.kv_storage.size());
-  CHECK(read.scale == Approx(0.25f));
+  CHECK(read.scale == pageunion::test::Approx(0.25f));
   CHECK(read.max_pages == 0);
   CHECK(same_bits(read.selected, p.selected));
 }

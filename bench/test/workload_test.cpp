@@ -52,7 +52,7 @@ TEST_CASE("fresh-8k asks for the recorded 90.3 GFLOP", "[workload]") {
   bench::workload_shape const shape = shape_of("fresh-8k");
   bench::overlap const o            = bench::measure_overlap(bench::make_tables(shape));
   double const gflop                = 4e-9 * o.asked_tokens * shape.num_heads * shape.head_dim;
-  CHECK(gflop == Approx(90.3).epsilon(0.001));
+  CHECK(gflop == pageunion::test::Approx(90.3).epsilon(0.001));
 }
 
 TEST_CASE("the overlap sweep climbs from 1.06 to 4 at 8 rows", "[workload]") {
@@ -65,10 +65,10 @@ TEST_CASE("the overlap sweep climbs from 1.06 to 4 at 8 rows", "[workload]") {
     CHECK(growth > before);
     before = growth;
     if (step == 0) {
-      CHECK(growth == Approx(1.06).margin(0.02));
+      CHECK(growth == pageunion::test::Approx(1.06).margin(0.02));
     }
     if (step == bench::num_overlap_steps - 1) {
-      CHECK(growth == Approx(4.0).margin(0.2));
+      CHECK(growth == pageunion::test::Approx(4.0).margin(0.2));
     }
   }
 }

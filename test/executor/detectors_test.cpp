@@ -14,7 +14,7 @@
 
 namespace {
 
-using Catch::Matchers::Contains;
+using pageunion::test::contains_text;
 
 //! Which fault a kernel has; none is the control.
 struct params {
@@ -122,8 +122,8 @@ __global__ void operand_changed_in_one_lane(params const p) {
 void check(void (*kernel)(params), char const* text) {
   REQUIRE(report(kernel, false) == "");
   std::string const found = report(kernel, true);
-  REQUIRE_THAT(found, Contains(text));
-  REQUIRE_THAT(found, Contains("thread") && Contains("CTA (") && Contains("seed "));
+  REQUIRE_THAT(found, contains_text(text));
+  REQUIRE_THAT(found, contains_text("thread") && contains_text("CTA (") && contains_text("seed "));
 }
 
 }  // namespace

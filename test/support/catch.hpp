@@ -12,3 +12,20 @@
 #else
 #include <catch2/catch.hpp>
 #endif
+
+#include <string>
+
+namespace pageunion::test {
+
+using Catch::Approx;
+
+//! Matches texts that contain another: version 3 has given the old name to ranges.
+inline auto contains_text(std::string const& text) {
+#if __has_include(<catch2/catch_test_macros.hpp>)
+  return Catch::Matchers::ContainsSubstring(text);
+#else
+  return Catch::Matchers::Contains(text);
+#endif
+}
+
+}  // namespace pageunion::test
