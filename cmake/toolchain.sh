@@ -261,6 +261,18 @@ toolchain_install_cuda() {
 # Removes the entries that name a CUDA toolkit from a colon-separated list.
 toolchain_without_cuda() { printf '%s' "$1" | tr ':' '\n' | grep -vi cuda | paste -sd: -; }
 
+# toolchain_cmake_finds PACKAGE [COMPONENTS...]: is it somewhere else than in the distribution's place?
+toolchain_cmake_finds() {
+  local folder result
+  folder=$(mktemp -d) || return 1
+  printf '%s\n' 'cmake_minimum_required(VERSION 3.24)' 'project(probe LANGUAGES CXX)' \
+    "find_package($* REQUIRED)" > "$folder/CMakeLists.txt"
+  cmake -S "$folder" -B "$folder/build" > /dev/null 2>&1
+  result=$?
+  rm -rf "$folder"
+  return "$result"
+}
+
 toolchain_cmake_is_new_enough() {
   printf '3.24\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')" | sort -VC
 }
@@ -274,14 +286,18 @@ toolchain_main() {
   # What a package gives, seen without asking the package manager.
   if [ "$level" = demo ]; then
     # Needed where there is no GPU.
-    [ -e /usr/include/boost/context/fiber.hpp ] || wanted+=(libboost-context-dev)
+    [ -e /usr/include/boost/context/fiber.hpp ] || toolchain_cmake_finds Boost COMPONENTS context ||
+      wanted+=(libboost-context-dev)
   fi
   if [ "$level" = test ]; then
     command -v python3 > /dev/null || packages+=(python3)
-    [ -e /usr/include/catch2 ] || [ -e /usr/local/include/catch2 ] || packages+=(catch2)
-    [ -e /usr/include/benchmark/benchmark.h ] || packages+=(libbenchmark-dev)
-    [ -e /usr/include/boost/context/fiber.hpp ] || packages+=(libboost-context-dev)
-    [ -e /usr/include/nlohmann/json.hpp ] || packages+=(nlohmann-json3-dev)
+    [ -e /usr/include/catch2 ] || toolchain_cmake_finds Catch2 || packages+=(catch2)
+    [ -e /usr/include/benchmark/benchmark.h ] || toolchain_cmake_finds benchmark ||
+      packages+=(libbenchmark-dev)
+    [ -e /usr/include/boost/context/fiber.hpp ] || toolchain_cmake_finds Boost COMPONENTS context ||
+      packages+=(libboost-context-dev)
+    [ -e /usr/include/nlohmann/json.hpp ] || toolchain_cmake_finds nlohmann_json ||
+      packages+=(nlohmann-json3-dev)
     # Without these, tests are skipped, and named.
     command -v clang++ > /dev/null || wanted+=(clang)
     compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*.a" > /dev/null ||
