@@ -17,7 +17,7 @@
 
 constexpr int heads = 6, dim = 256, page_tokens = 4;  // those of pageunion::qsa_policy
 constexpr int row_elements = heads * dim;
-std::mt19937 generator(std::random_device{}());
+std::mt19937 generator(1);  // the same problem every time
 std::normal_distribution<float> normal;
 
 template <class T>
@@ -138,14 +138,15 @@ int main(int argc, char** argv) {
   std::vector<float> result(std::size_t(rows) * row_elements);
   cudaMemcpy(&report, args.report, sizeof(report), cudaMemcpyDeviceToHost);
   cudaMemcpy(result.data(), out, result.size() * sizeof(float), cudaMemcpyDeviceToHost);
-  double worst = 0, error = 0, norm = 0;  // worst where a row has few tokens: weights are halves
+  double worst = 0, error = 0, norm = 1e-30;  // worst in rows of few tokens: weights are halves
   for (std::size_t i = 0; i < expected.out.size(); ++i) {
     std::size_t const row = sampled[i / row_elements];
     double const off      = result[row * row_elements + i % row_elements] - expected.out[i];
     worst                 = std::isnan(off) ? off : std::max(worst, std::abs(off));
     error += off * off, norm += expected.out[i] * expected.out[i];
   }
-  bool const is_right = worst <= (rows < 8192 ? 1e-3 : 5e-4) && std::sqrt(error / norm) <= 5e-4;
+  double const limit  = rows < 8192 ? 1e-3 : 5e-4;  // of values of deviation 1: not a file's
+  bool const is_right = (sizes < argc || worst <= limit) && std::sqrt(error / norm) <= 5e-4;
   std::printf("%d rows, blocks of %d tokens: %.3f ms; unions grow by %.2f at 8 rows\n", rows,
               operands.cache.block_tokens, milliseconds,
               double(report.union_pages) / report.groups * report.rows / report.row_pages);
