@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
 //! The row route's ground: 1 to 256 rows at the end of 8,192 tokens, from one request and from many,
-//! by each route. The policy's threshold for the automatic route comes from this sweep. And the
-//! merging of partial results alone, as shards of a cache give them.
+//! and up to 1,024 rows of requests that have 1 to 16 of them, by each route. The automatic route's
+//! rule comes from these sweeps. And the merging of partial results alone, as shards of a cache give
+//! them.
 //!
 //! Counters: those of prefill_bench.cu; of a merging also
 //!   partials_GB/s       bytes of the partial results, each read once
@@ -26,15 +27,34 @@ using namespace pageunion::bench;
 //! Requests of the sweep "many": as many as rows, but no more caches than this.
 constexpr int max_requests = 64;
 
+void add_routes(std::vector<bench_case>& cases, std::string const& name,
+                workload_shape const& shape) {
+  for (route const wanted : {route::row, route::grouped, route::automatic}) {
+    cases.push_back(prefill_case(
+        "verify/" + name + "/" + name_of(wanted) + "/rows:" + std::to_string(shape.num_rows),
+        generated(shape), wanted));
+  }
+}
+
 void sweep_rows(std::vector<bench_case>& cases, char const* name, int most_requests) {
   for (int const rows : {1, 2, 3, 5, 8, 12, 16, 24, 33, 64, 96, 128, 256}) {
     workload_shape shape = *named_workload("verify");
     shape.num_requests   = std::min(rows, most_requests);
     shape.num_rows       = rows / shape.num_requests * shape.num_requests;
-    for (route const wanted : {route::row, route::grouped, route::automatic}) {
-      cases.push_back(prefill_case(std::string("verify/") + name + "/" + name_of(wanted) +
-                                       "/rows:" + std::to_string(shape.num_rows),
-                                   generated(shape), wanted));
+    add_routes(cases, name, shape);
+  }
+}
+
+void sweep_requests(std::vector<bench_case>& cases) {
+  for (int const rows_of_request : {1, 2, 5, 8, 16}) {
+    for (int const num_requests : {32, 64, 128, 256, 512, 1024}) {
+      workload_shape shape = *named_workload("verify");
+      shape.num_requests   = num_requests;
+      shape.num_rows       = num_requests * rows_of_request;
+      shape.context        = 4096;  // so that all caches fit a GPU of 16 GiB
+      if (shape.num_rows >= 256 && shape.num_rows <= 1024) {
+        add_routes(cases, "rows_of_request:" + std::to_string(rows_of_request), shape);
+      }
     }
   }
 }
@@ -100,6 +120,7 @@ std::vector<bench_case> cases() {
   std::vector<bench_case> all;
   sweep_rows(all, "one_request", 1);
   sweep_rows(all, "many_requests", max_requests);
+  sweep_requests(all);
   sweep_partials(all);
   return all;
 }

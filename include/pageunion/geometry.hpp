@@ -26,7 +26,7 @@ struct sm70_limits {
 
 //! QSA of Qwen3.8-Flash-Next: pages of 4 tokens, 6 query heads on a KV head of 256 elements.
 //! A policy is what a person may change, with nothing derived. Policies that differ in group_rows,
-//! warps, warp_tiles or ctas_per_sm alone give the same result within test/support/tolerance.hpp.
+//! warps, warp_tiles or ctas_per_sm alone give the same result within the accuracy of prefill().
 struct qsa_policy {
   static constexpr int page_tokens      = 4;     //!< tokens of a page
   static constexpr int group_rows       = 8;     //!< adjacent rows that share loaded pages
@@ -171,6 +171,12 @@ struct geometry {
   static_assert(value_dims % edge == 0,
                 "head_dim / warps must be a multiple of 16: each warp owns whole WMMA columns of "
                 "the output; take 4 warps");
+
+  //! Tokens whose value_dims elements of V a warp stages at once: 32 lanes of 8 halves a load.
+  static constexpr int value_tokens = lane_vectors * sm70_limits::warp_threads * 8 / value_dims;
+  static_assert(value_tokens % edge == 0,
+                "lane_vectors * 256 / (head_dim / warps) must be a multiple of 16: a warp stages "
+                "whole 16-token tiles of V; take lane_vectors 4, or 8 warps");
 
   //! Registers of a thread that hold output sums for the whole kernel.
   static constexpr int accumulator_registers =

@@ -6,11 +6,13 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include <pageunion/detail/argument_checks.hpp>
 #include <pageunion/detail/attention_cta.cuh>
 #include <pageunion/detail/launch.cuh>
+#include <pageunion/detail/memory_ranges.hpp>
 #include <pageunion/operands.hpp>
 #include <pageunion/plan.hpp>
 #include <pageunion/status.hpp>
@@ -62,6 +64,39 @@ __global__ void __launch_bounds__(Geometry::threads, Geometry::ctas_per_sm)
       .run();
 }
 
+//! Shared memory of a CTA, bytes.
+template <class Geometry>
+constexpr std::size_t grouped_attention_smem_bytes =
+    sizeof(typename attention_cta<Geometry, group_pages<Geometry>>::shared_storage);
+
+//! What grouped_attention() would find the device unable to do, before what goes before it is enqueued.
+template <class Geometry>
+[[nodiscard]] status allow_grouped_attention() noexcept {
+  return allow_smem(&grouped_attention_kernel<Geometry>, grouped_attention_smem_bytes<Geometry>);
+}
+
+//! Everything that the host can know about a call of grouped_attention().
+template <class Geometry>
+[[nodiscard]] status check_grouped_attention(std::int32_t num_rows,
+                                             attention_operands const& operands,
+                                             plan<Geometry> const& planned) noexcept {
+  status checked = check_plan(planned, num_rows);
+  if (checked == status::ok) {
+    checked = check_operands<Geometry>(operands, num_rows);
+  }
+  if (checked != status::ok) {
+    return checked;
+  }
+  query_view const& q = operands.q;
+  memory_ranges inputs;
+  inputs.add(operands.cache, q.head_dim);
+  inputs.add(q, num_rows);
+  inputs.add(ranges_of(planned));
+  return check_overlaps(
+      inputs, {{range_of(operands.out, num_rows, q.num_heads, q.head_dim), status::overlapping_out},
+               {range_of(operands.lse, num_rows, q.num_heads), status::overlapping_lse}});
+}
+
 }  // namespace detail
 
 //! Attention of groups of rows over the pages of a plan: prefill()'s second half.
@@ -72,30 +107,22 @@ __global__ void __launch_bounds__(Geometry::threads, Geometry::ctas_per_sm)
 //! must stay alive and unchanged until the stream has passed this call. Allocates nothing.
 //!
 //! @param num_rows rows of the batch that was planned
-//! @return ok; the first bad argument; unsupported_device or cuda_error from the launch. Unless it is
-//!         one of the last two, nothing was enqueued.
+//! @return ok; the first bad argument; unsupported_device; cuda_error from the launch. Unless it is the
+//!         last, nothing was enqueued.
 template <class Geometry>
 [[nodiscard]] status grouped_attention(std::int32_t num_rows, attention_operands const& operands,
                                        plan<Geometry> const& planned,
                                        cudaStream_t stream) noexcept {
-  using cta      = detail::attention_cta<Geometry, detail::group_pages<Geometry>>;
-  status checked = detail::check_plan(planned, num_rows);
-  if (checked == status::ok) {
-    checked = detail::check_operands<Geometry>(operands, num_rows);
-  }
-  if (checked == status::ok) {
-    checked = detail::check_overlaps(operands, planned, num_rows);
-  }
+  status const checked = detail::check_grouped_attention(num_rows, operands, planned);
   if (checked != status::ok || planned.num_groups == 0) {
     return checked;
   }
-  constexpr float log2_e = 1.44269504088896341f;
-  return detail::launch(&detail::grouped_attention_kernel<Geometry>,
-                        static_cast<std::uint32_t>(planned.num_groups),
-                        static_cast<std::uint32_t>(operands.cache.num_kv_heads), Geometry::threads,
-                        sizeof(typename cta::shared_storage), stream,
-                        detail::grouped_attention_params<Geometry>{
-                            {operands, operands.scale * log2_e, num_rows}, planned});
+  return detail::launch(
+      &detail::grouped_attention_kernel<Geometry>, static_cast<std::uint32_t>(planned.num_groups),
+      static_cast<std::uint32_t>(operands.cache.num_kv_heads), Geometry::threads,
+      detail::grouped_attention_smem_bytes<Geometry>, stream,
+      detail::grouped_attention_params<Geometry>{
+          {operands, detail::scale_of_base_two(operands.scale), num_rows}, planned});
 }
 
 }  // namespace pageunion

@@ -14,7 +14,7 @@ namespace pageunion {
 //! Maps a request's logical cache blocks to physical ones.
 struct block_table {
   std::int32_t const* table = nullptr;  //!< [num_requests, width], rows row_stride apart
-  std::int32_t num_requests = 0;        //!< requests of the table and of sequence_length
+  std::int32_t num_requests = 0;        //!< of the table, of sequence_length, and of the rows
   std::int32_t width        = 0;        //!< logical cache blocks that a request can have
   std::int64_t row_stride   = 0;        //!< elements between two requests, at least width
 };

@@ -6,11 +6,16 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include <pageunion/geometry.hpp>
 
 namespace pageunion {
+
+//! Bytes that the address of a workspace, and of each array in it, is a multiple of: what cudaMalloc
+//! guarantees.
+inline constexpr std::size_t workspace_alignment = 256;
 
 //! Where a page lies in the cache, read and written at once. The offset is made in 64 bits by
 //! kv_offset().
@@ -73,7 +78,8 @@ __host__ __device__ constexpr int category_of(typename Geometry::mask_type mask)
 
 //! What a planning call saw and dropped. Lives on the device, optional; the caller sets it to zero,
 //! and every planning call adds to it. All counters are exact and do not depend on scheduling. Pages
-//! that were dropped for lack of capacity are counted as such and nowhere else.
+//! that were dropped for lack of capacity are counted as such, and in no other number of entries or pages;
+//! a row that has lost all of its pages to it is an empty one.
 struct plan_report {
   //! Bins of the union histogram: bin b counts groups whose union has [64 b, 64 (b + 1)) pages; the
   //! last bin counts everything beyond.

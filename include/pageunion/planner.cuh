@@ -11,6 +11,7 @@
 #include <pageunion/detail/argument_checks.hpp>
 #include <pageunion/detail/group_planner.cuh>
 #include <pageunion/detail/launch.cuh>
+#include <pageunion/detail/memory_ranges.hpp>
 #include <pageunion/detail/plan_tally.cuh>
 #include <pageunion/geometry.hpp>
 #include <pageunion/kv_cache.hpp>
@@ -56,8 +57,22 @@ template <class Geometry>
   }
   std::int64_t const pages =
       max_pages_per_row(selected, Geometry::page_tokens, cache.block_tokens, cache.blocks.width);
-  return planned.capacity < group_capacity<Geometry>(pages) ? status::workspace_too_small
-                                                            : check_report(report);
+  if (planned.capacity < group_capacity<Geometry>(pages)) {
+    return status::invalid_plan_capacity;
+  }
+  checked = check_report(report);
+  if (checked != status::ok) {
+    return checked;
+  }
+  memory_ranges inputs;
+  inputs.add(rows, cache.blocks.num_requests);
+  inputs.add(selected, rows.num_rows);
+  inputs.add(cache.blocks);
+  plan_ranges const written = ranges_of(planned);
+  return check_overlaps(inputs, {{written.addresses, status::overlapping_plan},
+                                 {written.masks, status::overlapping_plan},
+                                 {written.num_pages, status::overlapping_plan},
+                                 {range_of(report), status::overlapping_report}});
 }
 
 //! Enqueues the planner, and the counting of what it saw if there is a report.
@@ -136,7 +151,7 @@ template <class Geometry, class Shape = planner_shape<Geometry>>
 //! @param planned capacity at least group_capacity<Geometry>(max_pages_per_row(...))
 //! @param report  adds what was seen and dropped; device memory, 8-byte aligned; null to skip
 //! @return ok; what detail/argument_checks.hpp says of rows, selection, block table and plan;
-//!         cuda_error. On an error of an argument nothing was enqueued.
+//!         unsupported_device; cuda_error from a launch. Unless it is the last, nothing was enqueued.
 template <class Geometry>
 [[nodiscard]] status make_plan(batch const& rows, selection const& selected, kv_cache const& cache,
                                plan<Geometry> const& planned, plan_report* report,

@@ -6,9 +6,9 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include <pageunion/detail/argument_checks.hpp>
 #include <pageunion/detail/memory_ranges.hpp>
@@ -26,7 +26,8 @@
 
 namespace pageunion {
 
-//! How a call is computed. Every route gives the same result within the accuracy of prefill().
+//! How a call is computed. Every route gives the same result within the accuracy of prefill(), as long as
+//! max_pages is true (selection.hpp).
 enum class route : int {
   automatic,  //!< the library chooses by what the host knows
   grouped,    //!< plans groups of rows and loads the union of their pages once
@@ -73,6 +74,19 @@ constexpr bool may_take_row_route(prefill_args const& args) noexcept {
          (args.route == route::automatic && may_go_by_row<Policy>(args.rows.num_rows));
 }
 
+//! True if row attention is the faster one for few enough rows: until its CTAs, which are short, fill
+//! the device more than once or so. A group's CTA takes the longer the more requests its rows come
+//! from, since rows of different requests share no pages.
+template <class Policy>
+constexpr bool is_faster_by_row(std::int32_t num_rows, std::int32_t num_requests,
+                                std::int32_t num_kv_heads, int num_sms) noexcept {
+  double const rows     = std::max(num_rows, 1);
+  double const requests = std::clamp(static_cast<double>(num_requests), 1.0, rows);
+  // Every request but the first begins at some row, and all but one in group_rows of them inside a group.
+  double const group_requests = 1.0 + (Policy::group_rows - 1) * (requests - 1.0) / rows;
+  return rows * num_kv_heads <= group_requests * Policy::row_route_rows_per_sm * num_sms;
+}
+
 //! Checks everything but the workspace.
 template <class Geometry>
 [[nodiscard]] status check_prefill(prefill_args const& args) noexcept {
@@ -93,10 +107,9 @@ template <class Geometry>
   if (checked != status::ok) {
     return checked;
   }
-  // The row route has a CTA for each partition of each row, along x.
-  std::int64_t const partitions = num_partitions<row_geometry<Geometry>>(args.selected, cache);
   if (may_take_row_route<typename Geometry::policy>(args) &&
-      args.rows.num_rows * partitions > std::numeric_limits<std::int32_t>::max()) {
+      !are_rows_indexable(args.rows.num_rows, args.attention.q.num_heads,
+                          num_partitions<row_geometry<Geometry>>(args.selected, cache))) {
     return status::invalid_num_rows;
   }
   return check_report(args.report);
@@ -140,8 +153,7 @@ inline row_partials carve_partials(void* workspace, prefill_shape const& shape,
   return partials;
 }
 
-//! Chooses the route of a call by its rows, KV heads and the device's SMs: a row-attention CTA is
-//! short, so that row attention wins until its CTAs fill the device more than once or so.
+//! Chooses the route of a call by what the host knows: rows, requests, KV heads and the device's SMs.
 template <class Policy>
 [[nodiscard]] status choose_route(prefill_args const& args, prefill_info& info) noexcept {
   if (args.route != route::automatic) {
@@ -157,11 +169,12 @@ template <class Policy>
       cudaDeviceGetAttribute(&num_sms, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
     return status::cuda_error;
   }
-  std::int64_t const pairs =
-      static_cast<std::int64_t>(args.rows.num_rows) * args.attention.cache.num_kv_heads;
-  info = pairs <= static_cast<std::int64_t>(Policy::row_route_rows_per_sm) * num_sms
-             ? prefill_info{route::row, "there are few rows for the device's SMs"}
-             : prefill_info{route::grouped, "there are many rows for the device's SMs"};
+  kv_cache const& cache = args.attention.cache;
+  info = is_faster_by_row<Policy>(args.rows.num_rows, cache.blocks.num_requests, cache.num_kv_heads,
+                                  num_sms)
+             ? prefill_info{route::row, "there are few rows for the device's SMs and the requests"}
+             : prefill_info{route::grouped,
+                            "there are many rows for the device's SMs and the requests"};
   return status::ok;
 }
 
@@ -200,11 +213,13 @@ template <class Policy = qsa_policy>
   inputs.add(args.selected, rows);
   inputs.add(operands.cache, operands.q.head_dim);
   inputs.add(operands.q, rows);
-  inputs.add(detail::range_of(args.report, sizeof(plan_report)));
   return detail::check_overlaps(
-      inputs, detail::range_of(operands.out, rows, operands.q.num_heads, operands.q.head_dim),
-      detail::range_of(operands.lse, rows, operands.q.num_heads),
-      detail::range_of(workspace, bytes));
+      inputs,
+      {{detail::range_of(operands.out, rows, operands.q.num_heads, operands.q.head_dim),
+        status::overlapping_out},
+       {detail::range_of(operands.lse, rows, operands.q.num_heads), status::overlapping_lse},
+       {detail::range_of(args.report), status::overlapping_report},
+       {detail::range_of(workspace, bytes), status::overlapping_workspace}});
 }
 
 //! Sparse attention of a batch of rows over a paged KV cache, each row over its own selection.
@@ -218,11 +233,15 @@ template <class Policy = qsa_policy>
 //!
 //! Shapes, strides, alignment: at the members of prefill_args. Device memory throughout.
 //! Units: lengths and strides in elements, sizes in bytes, `scale` dimensionless.
-//! Accuracy: products and sums in float, probabilities rounded to half for the product with V. The
-//! bound, with its derivation, is in test/support/tolerance.hpp.
+//! Accuracy: products and sums in float, probabilities rounded to half for the product with V. With n
+//! tokens in S(r), and maxima over them, an element of out is off by no more than
+//!   max|v| (2^-11 + n 2^-25 + 2^-16 + 2^-22 (head_dim + 8) |scale| |q| max|k|),
+//! and 2^-11 max|v| more if out is half; lse by no more than 1e-5, or 1e-4 of itself. That is the worst
+//! case: on normal numbers a float output's relative L2 error is some 1e-4. test/support/tolerance.hpp
+//! derives the bound and every test holds results to it.
 //! Determinism: the same inputs give the same bits on the same device, wherever the physical blocks
-//! lie and whatever the order of a selection's columns. Automatic routing also depends on the number
-//! of rows and of the device's SMs.
+//! lie and whatever the order of a selection's columns. Automatic routing also depends on the numbers
+//! of rows, of requests and of the device's SMs.
 //! Stream: enqueues on `stream` and returns without waiting; can be captured in a graph and replayed
 //! after the contents of the arrays changed. All arrays and `workspace` must stay alive until the
 //! stream has passed the call, and no other call may use `workspace` meanwhile. Allocates nothing.
@@ -233,8 +252,8 @@ template <class Policy = qsa_policy>
 //! @param workspace device memory, 256-byte aligned
 //! @param bytes     size of `workspace`, at least workspace_bytes() of the same shapes
 //! @param info      host memory, or null: which route was taken and why
-//! @return ok; what can_prefill() says; unsupported_device or cuda_error from a launch. Unless it is
-//!         one of the last two, nothing was enqueued.
+//! @return ok; what can_prefill() says; unsupported_device; cuda_error from a launch. Unless it is the
+//!         last, nothing was enqueued.
 template <class Policy = qsa_policy>
 [[nodiscard]] status prefill(prefill_args const& args, void* workspace, std::size_t bytes,
                              cudaStream_t stream, prefill_info* info = nullptr) noexcept {
@@ -256,8 +275,11 @@ template <class Policy = qsa_policy>
                             detail::carve_partials(workspace, shape, args), args.report, stream);
   }
   auto const planned = carve_plan<G>(workspace, shape.num_groups, shape.capacity);
-  outcome =
-      make_plan<G>(args.rows, args.selected, args.attention.cache, planned, args.report, stream);
+  outcome            = shape.num_groups > 0 ? detail::allow_grouped_attention<G>() : status::ok;
+  if (outcome == status::ok) {
+    outcome =
+        make_plan<G>(args.rows, args.selected, args.attention.cache, planned, args.report, stream);
+  }
   return outcome == status::ok
              ? grouped_attention<G>(args.rows.num_rows, args.attention, planned, stream)
              : outcome;

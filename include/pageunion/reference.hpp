@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <limits>
 #include <thread>
 #include <vector>
@@ -279,13 +281,32 @@ void reference_over_threads(batch const& rows, selection const& selected,
   int const available  = static_cast<int>(std::thread::hardware_concurrency());
   int const wanted     = num_threads > 0 ? num_threads : std::max(available, 1);
   int const num_extras = std::min(wanted, std::max(num_rows, 1)) - 1;
+  // What a thread throws is thrown here, when all have ended.
+  std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(num_extras) + 1);
+  auto const work_and_catch = [&](std::exception_ptr& caught) {
+    try {
+      work();
+    } catch (...) {
+      caught = std::current_exception();
+    }
+  };
   std::vector<std::thread> extras;
-  for (int i = 0; i < num_extras; ++i) {
-    extras.emplace_back(work);
+  extras.reserve(thrown.size());
+  try {
+    for (int i = 0; i < num_extras; ++i) {
+      extras.emplace_back(work_and_catch, std::ref(thrown[static_cast<std::size_t>(i)]));
+    }
+  } catch (...) {
+    // No more threads are to be had: those that there are do all rows.
   }
-  work();
+  work_and_catch(thrown.back());
   for (std::thread& extra : extras) {
     extra.join();
+  }
+  for (std::exception_ptr const& caught : thrown) {
+    if (caught != nullptr) {
+      std::rethrow_exception(caught);
+    }
   }
 }
 
@@ -302,7 +323,7 @@ void reference_over_threads(batch const& rows, selection const& selected,
 //! Shapes: those of the views, which point at HOST memory here and hold what check_* accept.
 //! `operands.out` and `operands.lse` are not used.
 //! Determinism: the same bits for any number of threads and any order of the selection's columns.
-//! Allocates, starts threads (link with Threads::Threads) and throws what those throw.
+//! Allocates and starts threads (link with Threads::Threads). Throws std::bad_alloc when memory ends.
 //!
 //! @param page_tokens tokens of a page of the selection
 //! @param num_threads threads to use; 0 = one per hardware thread

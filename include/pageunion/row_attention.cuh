@@ -116,6 +116,14 @@ inline partial_view view_of(row_partials const& partials, std::int32_t num_rows,
   return view;
 }
 
+//! True if the CTAs of a call, along x, and the items of its merging can be counted in 32 bits.
+constexpr bool are_rows_indexable(std::int64_t num_rows, std::int32_t num_heads,
+                                  std::int32_t num_partitions) noexcept {
+  constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
+  return num_rows * num_partitions <= largest &&
+         (num_partitions < 2 || num_rows * num_heads <= largest);
+}
+
 //! Everything that the host can know about a call of row_attention().
 template <class Geometry>
 [[nodiscard]] status check_row_attention(batch const& rows, selection const& selected,
@@ -137,9 +145,9 @@ template <class Geometry>
   if (checked != status::ok || num_rows == 0) {
     return checked;
   }
-  std::int64_t const partitions = num_partitions<Geometry>(selected, operands.cache);
-  checked = check_row_partials(partials, static_cast<std::int32_t>(partitions));
-  if (checked == status::ok && num_rows * partitions > std::numeric_limits<std::int32_t>::max()) {
+  std::int32_t const partitions = num_partitions<Geometry>(selected, operands.cache);
+  checked                       = check_row_partials(partials, partitions);
+  if (checked == status::ok && !are_rows_indexable(num_rows, q.num_heads, partitions)) {
     checked = status::invalid_num_rows;
   }
   if (checked != status::ok) {
@@ -150,19 +158,16 @@ template <class Geometry>
   inputs.add(selected, num_rows);
   inputs.add(operands.cache, q.head_dim);
   inputs.add(q, num_rows);
-  inputs.add(range_of(report, sizeof(plan_report)));
-  memory_range const out = range_of(operands.out, num_rows, q.num_heads, q.head_dim);
-  memory_range const lse = range_of(operands.lse, num_rows, q.num_heads);
-  if (partitions < 2) {
-    return check_overlaps(inputs, out, lse, {});
-  }
-  partial_view const view = view_of(partials, num_rows, q);
-  auto const count        = static_cast<std::int32_t>(partitions);
-  checked                 = check_overlaps(inputs, out, lse,
-                                           out_range_of(view, count, num_rows, q.num_heads, q.head_dim));
-  return checked != status::ok
-             ? checked
-             : check_overlaps(inputs, out, lse, lse_range_of(view, count, num_rows, q.num_heads));
+  partial_view const view       = view_of(partials, num_rows, q);
+  std::int32_t const num_stored = partitions < 2 ? 0 : partitions;
+  return check_overlaps(
+      inputs,
+      {{range_of(operands.out, num_rows, q.num_heads, q.head_dim), status::overlapping_out},
+       {range_of(operands.lse, num_rows, q.num_heads), status::overlapping_lse},
+       {range_of(report), status::overlapping_report},
+       {out_range_of(view, num_stored, num_rows, q.num_heads, q.head_dim),
+        status::overlapping_partials},
+       {lse_range_of(view, num_stored, num_rows, q.num_heads), status::overlapping_partials}});
 }
 
 //! Enqueues the attention of a call that was found good, into the partials if there are any, and the
@@ -172,10 +177,9 @@ template <class Geometry, class Table>
                                   std::int32_t num_partitions, attention_operands const& operands,
                                   row_partials const& partials, plan_report* report,
                                   cudaStream_t stream) noexcept {
-  constexpr float log2_e      = 1.44269504088896341f;
   std::int32_t const num_rows = selected.rows.num_rows;
   row_attention_params<Table> params;
-  params.attention      = {operands, operands.scale * log2_e, num_rows};
+  params.attention      = {operands, scale_of_base_two(operands.scale), num_rows};
   params.selected       = selected;
   params.page_limit     = page_limit;
   params.num_partitions = num_partitions;
@@ -243,8 +247,9 @@ template <int HeadDim>
   memory_ranges inputs;
   inputs.add(out_range_of(partials, num_partials, num_rows, num_heads, head_dim));
   inputs.add(lse_range_of(partials, num_partials, num_rows, num_heads));
-  return check_overlaps(inputs, range_of(out, num_rows, num_heads, head_dim),
-                        range_of(lse, num_rows, num_heads), {});
+  return check_overlaps(inputs,
+                        {{range_of(out, num_rows, num_heads, head_dim), status::overlapping_out},
+                         {range_of(lse, num_rows, num_heads), status::overlapping_lse}});
 }
 
 }  // namespace detail
@@ -286,7 +291,7 @@ template <class Geometry>
 }
 
 //! Sparse attention of rows one by one: the same results as the grouped attention of a plan, without a
-//! plan. For few rows, or rows of many requests, which share no pages.
+//! plan, as long as max_pages is true (selection.hpp). For few rows, or rows of many requests, which share no pages.
 //!
 //! Formula, shapes, units and accuracy: those of prefill(). One CTA per row, KV head and partition of
 //! partition_tokens tokens; the partitions' results are merged by a second kernel. There are
@@ -300,8 +305,8 @@ template <class Geometry>
 //! @param partials  room for num_partitions() partial results; not looked at if that is 1
 //! @param report    device memory, added to, every row as a group of its own; null for none
 //! @return ok; a status that names the argument, with the same causes as can_prefill(), or
-//!         invalid_num_partials, null_partials, misaligned_partials; unsupported_device or cuda_error
-//!         from a launch. Unless it is one of the last two, nothing was enqueued.
+//!         invalid_num_partials, null_partials, misaligned_partials, overlapping_partials;
+//!         unsupported_device; cuda_error from a launch. Unless it is the last, nothing was enqueued.
 template <class Geometry>
 [[nodiscard]] status row_attention(batch const& rows, selection const& selected,
                                    attention_operands const& operands, row_partials const& partials,

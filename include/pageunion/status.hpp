@@ -6,7 +6,7 @@
 namespace pageunion {
 
 //! Result of every host function that can fail. Each cause names the argument that was wrong.
-//! Nothing was enqueued and no output was touched unless the result is ok or cuda_error.
+//! Nothing was enqueued and nothing was written unless the result is ok or cuda_error.
 enum class status : int {
   ok = 0,
 
@@ -33,6 +33,7 @@ enum class status : int {
   misaligned_selection,
   misaligned_batch,
   misaligned_workspace,
+  misaligned_plan,
   misaligned_partials,
   misaligned_report,
 
@@ -48,6 +49,8 @@ enum class status : int {
   invalid_table_width,
   invalid_selection_width,
   invalid_max_pages,
+  invalid_plan_groups,
+  invalid_plan_capacity,
   invalid_num_partials,
 
   // Strides, in elements.
@@ -72,14 +75,18 @@ enum class status : int {
   workspace_too_small,
   overlapping_out,
   overlapping_lse,
+  overlapping_report,
   overlapping_workspace,
+  overlapping_plan,
+  overlapping_partials,
 
   // What the CUDA runtime or the device answered.
   unsupported_device,
   cuda_error,
 };
 
-//! One sentence for a person: which argument was wrong and what was expected. Never null.
+//! One sentence for a person: which argument was wrong and what was expected. Never null. As long as
+//! there are enumerators: a table that the compiler checks for gaps.
 constexpr char const* to_string(status s) noexcept {
   switch (s) {
     case status::ok:
@@ -105,7 +112,7 @@ constexpr char const* to_string(status s) noexcept {
     case status::null_workspace:
       return "workspace is null: expected workspace_bytes() bytes of device memory";
     case status::null_plan:
-      return "an array of the plan is null: expected the arrays that layout_workspace() sizes";
+      return "an array of the plan is null: expected the arrays that layout_plan() sizes";
     case status::null_partials:
       return "partial.out or partial.lse is null: expected float arrays in device memory";
     case status::misaligned_q:
@@ -124,6 +131,8 @@ constexpr char const* to_string(status s) noexcept {
       return "an array of rows or cache.blocks is misaligned: int32 needs 4 bytes, int64 needs 8";
     case status::misaligned_workspace:
       return "workspace is misaligned: its address must be a multiple of 256 bytes";
+    case status::misaligned_plan:
+      return "the plan is misaligned: addresses and masks need 16 bytes, num_pages needs 4";
     case status::misaligned_partials:
       return "the partial results are misaligned: out needs 16 bytes, lse needs 4";
     case status::misaligned_report:
@@ -150,6 +159,10 @@ constexpr char const* to_string(status s) noexcept {
       return "the selection's width is invalid: expected 0 or more, and no overflow per group";
     case status::invalid_max_pages:
       return "max_pages is invalid: expected 0 (derive it) or a positive number of pages per row";
+    case status::invalid_plan_groups:
+      return "the plan's num_groups is invalid: expected num_groups() of the rows";
+    case status::invalid_plan_capacity:
+      return "the plan's capacity is invalid: expected group_capacity() or more, in whole tiles";
     case status::invalid_num_partials:
       return "the number of partial results is invalid: expected 0 or more, or what a row needs";
     case status::invalid_q_stride:
@@ -171,7 +184,7 @@ constexpr char const* to_string(status s) noexcept {
     case status::invalid_partial_stride:
       return "a stride of the partial results is invalid: expected non-negative multiples of 4";
     case status::invalid_scale:
-      return "scale is not finite: expected a finite float";
+      return "scale is invalid: expected a finite float of magnitude 2e38 at most";
     case status::invalid_out_type:
       return "out.type is not an enumerator of element_type";
     case status::invalid_lse_base:
@@ -183,11 +196,17 @@ constexpr char const* to_string(status s) noexcept {
     case status::workspace_too_small:
       return "workspace is too small: expected at least workspace_bytes() bytes";
     case status::overlapping_out:
-      return "out overlaps an input, lse or the workspace: outputs need memory of their own";
+      return "out overlaps something else of the call: outputs need memory of their own";
     case status::overlapping_lse:
-      return "lse overlaps an input or the workspace: outputs need memory of their own";
+      return "lse overlaps something else of the call: outputs need memory of their own";
+    case status::overlapping_report:
+      return "report overlaps something else of the call: it needs memory of its own";
     case status::overlapping_workspace:
       return "workspace overlaps an input: the workspace needs memory of its own";
+    case status::overlapping_plan:
+      return "the plan overlaps something else of the call: each array needs memory of its own";
+    case status::overlapping_partials:
+      return "the partial results overlap another array: they need memory of their own";
     case status::unsupported_device:
       return "the device cannot give a CTA the shared memory that the policy needs";
     case status::cuda_error:

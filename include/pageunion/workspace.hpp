@@ -12,10 +12,6 @@
 
 namespace pageunion {
 
-//! Bytes that the address of a workspace, and of each array in it, is a multiple of: what cudaMalloc
-//! guarantees.
-inline constexpr std::size_t workspace_alignment = 256;
-
 //! Where the arrays of a plan are. Offsets in bytes from the start of the workspace, each a multiple
 //! of workspace_alignment.
 struct plan_layout {

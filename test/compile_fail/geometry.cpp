@@ -19,6 +19,7 @@
 // expect-error 17: group_rows * page_tokens must be at most 64: one bit per (row, token) of a page; the nearest that fits is group_rows 4
 // expect-error 18: queries and output sums of more do not fit an SM; the nearest that fits is group_rows 8
 // expect-error 19: queries and output sums of more do not fit an SM; the nearest that fits is group_rows 4
+// expect-error 20: lane_vectors * 256 / (head_dim / warps) must be a multiple of 16
 #include <pageunion/geometry.hpp>
 
 struct policy : pageunion::qsa_policy {
@@ -65,6 +66,8 @@ struct policy : pageunion::qsa_policy {
 #elif PAGEUNION_CASE == 19
   static constexpr int group_rows   = 16;
   static constexpr int heads_per_kv = 16;
+#elif PAGEUNION_CASE == 20
+  static constexpr int lane_vectors = 2;
 #endif
 };
 

@@ -440,18 +440,18 @@ struct bad_plan {
 
 bad_plan const bad_plans[] = {
     {"rows are negative", status::invalid_num_rows, [](qsa_plan&, int& rows) { rows = -1; }},
-    {"a group too few", status::invalid_num_rows, [](qsa_plan& p, int&) { --p.num_groups; }},
-    {"a group too many", status::invalid_num_rows, [](qsa_plan& p, int&) { ++p.num_groups; }},
-    {"no room", status::workspace_too_small, [](qsa_plan& p, int&) { p.capacity = -4; }},
-    {"half a tile", status::workspace_too_small, [](qsa_plan& p, int&) { p.capacity += 2; }},
+    {"a group too few", status::invalid_plan_groups, [](qsa_plan& p, int&) { --p.num_groups; }},
+    {"a group too many", status::invalid_plan_groups, [](qsa_plan& p, int&) { ++p.num_groups; }},
+    {"no room", status::invalid_plan_capacity, [](qsa_plan& p, int&) { p.capacity = -4; }},
+    {"half a tile", status::invalid_plan_capacity, [](qsa_plan& p, int&) { p.capacity += 2; }},
     {"no addresses", status::null_plan, [](qsa_plan& p, int&) { p.addresses = nullptr; }},
     {"no masks", status::null_plan, [](qsa_plan& p, int&) { p.masks = nullptr; }},
     {"no counts", status::null_plan, [](qsa_plan& p, int&) { p.num_pages = nullptr; }},
-    {"addresses are at 8 bytes", status::misaligned_workspace,
+    {"addresses are at 8 bytes", status::misaligned_plan,
      [](qsa_plan& p, int&) { move_bytes(p.addresses, 8); }},
-    {"masks are at 4 bytes", status::misaligned_workspace,
+    {"masks are at 4 bytes", status::misaligned_plan,
      [](qsa_plan& p, int&) { move_bytes(p.masks, 4); }},
-    {"counts are at 2 bytes", status::misaligned_workspace,
+    {"counts are at 2 bytes", status::misaligned_plan,
      [](qsa_plan& p, int&) { move_bytes(p.num_pages, 2); }},
 };
 

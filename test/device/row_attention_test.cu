@@ -256,20 +256,20 @@ TEST_CASE("a token at the end of int32 is attended to", "[row]") {
   spec.num_rows     = 1;
   spec.unselected   = pageunion::test::cache_fill::values;
   host_problem p    = make_problem(spec);
-  // One physical block serves all.
-  p.spec.block_tokens = test_size(1 << 20, 1 << 14);
+  // One physical block serves all. The last window of tokens ends past int32.
+  p.spec.block_tokens = test_size(1 << 16, 1 << 10);
   p.num_blocks        = 1;
-  p.table_width       = 2047;
-  p.table_stride      = 2047;
-  p.block_entries.assign(2047, 0);
+  p.table_width       = 32767;
+  p.table_stride      = 32767;
+  p.block_entries.assign(32767, 0);
   // All of its tokens are one in memory: the cache must not claim more than there is.
   p.k_strides.token = 0;
   p.v_strides.token = 0;
   p.sequence_length = {std::numeric_limits<std::int32_t>::max()};
   p.row_position    = {std::numeric_limits<std::int64_t>::max()};
   std::fill(p.entries.begin(), p.entries.end(), -1);
-  p.entries[0] = 2046 * p.spec.block_tokens + 3;
-  p.entries[1] = 2046 * p.spec.block_tokens + 8;
+  p.entries[0] = 32766 * p.spec.block_tokens + 3;
+  p.entries[1] = 32767 * p.spec.block_tokens - 1;
   p.entries[2] = 5;
   // Past the table.
   p.entries[3] = std::numeric_limits<std::int32_t>::max();
@@ -572,18 +572,26 @@ TEST_CASE("row attention names bad partials and enqueues nothing", "[row][argume
        [](call, partials p) { move_bytes(p.out, 8); }},
       {"lse at 2 bytes", status::misaligned_partials,
        [](call, partials p) { move_bytes(p.lse, 2); }},
-      {"out is q", status::overlapping_workspace,
+      {"out is q", status::overlapping_partials,
        [](call c, partials p) {
          p.out = reinterpret_cast<float*>(const_cast<__half*>(c.operands.q.data));
        }},
-      {"lse is the report", status::overlapping_workspace,
-       [](call c, partials p) { p.lse = reinterpret_cast<float*>(c.report); }},
+      {"lse is the block table", status::overlapping_partials,
+       [](call c, partials p) {
+         p.lse = reinterpret_cast<float*>(const_cast<std::int32_t*>(c.operands.cache.blocks.table));
+       }},
+      {"lse is in out", status::overlapping_partials,
+       [](call, partials p) { p.lse = p.out + 3 * 20 * 12 * 256 - 1; }},
+      {"the report is in out", status::overlapping_report,
+       [](call c, partials p) { c.report = reinterpret_cast<plan_report*>(p.out); }},
       {"the results' out is in the last partition's", status::overlapping_out,
        [](call c, partials p) { c.operands.out.data = p.out + 3 * 20 * 12 * 256 - 4; }},
       {"the results' lse is the partials'", status::overlapping_lse,
        [](call c, partials p) { c.operands.lse.data = p.lse; }},
       {"more CTAs than a grid has", status::invalid_num_rows,
        [](call c, partials) { c.rows.num_rows = 1 << 30; }},
+      {"more rows x heads than 32 bits", status::invalid_num_rows,
+       [](call c, partials) { c.rows.num_rows = 1 << 28; }},
       {"one partition needs no partials", status::ok,
        [](call c, partials p) {
          c.selected.tokens.max_pages = 32;

@@ -45,11 +45,13 @@ status check_call(call_arguments const& call) {
   inputs.add(call.selected, num_rows);
   inputs.add(c, q.head_dim);
   inputs.add(q, num_rows);
-  inputs.add(detail::range_of(call.report, sizeof(pageunion::plan_report)));
   return detail::check_overlaps(
-      inputs, detail::range_of(call.operands.out, num_rows, q.num_heads, q.head_dim),
-      detail::range_of(call.operands.lse, num_rows, q.num_heads),
-      detail::range_of(call.workspace, call.workspace_bytes));
+      inputs,
+      {{detail::range_of(call.operands.out, num_rows, q.num_heads, q.head_dim),
+        status::overlapping_out},
+       {detail::range_of(call.operands.lse, num_rows, q.num_heads), status::overlapping_lse},
+       {detail::range_of(call.report), status::overlapping_report},
+       {detail::range_of(call.workspace, call.workspace_bytes), status::overlapping_workspace}});
 }
 
 }  // namespace
@@ -80,9 +82,12 @@ TEST_CASE("every status that a check can give is given for some argument", "[arg
   std::set<status> const given_elsewhere{
       // row_attention(), merge_partials()
       status::null_partials, status::misaligned_partials, status::invalid_num_partials,
-      status::invalid_partial_stride,
-      // prefill(), the plan's own checks, launches
-      status::invalid_route, status::null_plan, status::unsupported_device, status::cuda_error};
+      status::invalid_partial_stride, status::overlapping_partials,
+      // make_plan(), grouped_attention()
+      status::null_plan, status::misaligned_plan, status::invalid_plan_groups,
+      status::invalid_plan_capacity, status::overlapping_plan,
+      // prefill(), launches
+      status::invalid_route, status::unsupported_device, status::cuda_error};
   std::set<status> given;
   for (bad_argument const& bad : pageunion::test::bad_arguments()) {
     given.insert(bad.expected);
@@ -118,8 +123,8 @@ TEST_CASE("a plan must be its rows' and have its arrays", "[arguments]") {
   good.capacity   = 40;
   CHECK(detail::check_plan(good, 17) == status::ok);
   CHECK(detail::check_plan(good, 24) == status::ok);
-  CHECK(detail::check_plan(good, 25) == status::invalid_num_rows);
-  CHECK(detail::check_plan(good, 16) == status::invalid_num_rows);
+  CHECK(detail::check_plan(good, 25) == status::invalid_plan_groups);
+  CHECK(detail::check_plan(good, 16) == status::invalid_plan_groups);
   CHECK(detail::check_plan(good, -1) == status::invalid_num_rows);
 
   pageunion::plan<qsa> bad = good;
@@ -133,13 +138,13 @@ TEST_CASE("a plan must be its rows' and have its arrays", "[arguments]") {
   CHECK(detail::check_plan(bad, 20) == status::null_plan);
   bad          = good;
   bad.capacity = 42;
-  CHECK(detail::check_plan(bad, 20) == status::workspace_too_small);
+  CHECK(detail::check_plan(bad, 20) == status::invalid_plan_capacity);
   bad          = good;
   bad.capacity = -4;
-  CHECK(detail::check_plan(bad, 20) == status::workspace_too_small);
+  CHECK(detail::check_plan(bad, 20) == status::invalid_plan_capacity);
   bad = good;
   pageunion::test::move_bytes(bad.masks, 4);
-  CHECK(detail::check_plan(bad, 20) == status::misaligned_workspace);
+  CHECK(detail::check_plan(bad, 20) == status::misaligned_plan);
   // An empty plan has no arrays.
   CHECK(detail::check_plan(pageunion::plan<qsa>{}, 0) == status::ok);
 }

@@ -43,7 +43,9 @@ prefill_args args_of(call_arguments const& call) {
   return args;
 }
 
-//! A plan of 20 rows in memory that nobody may follow.
+__global__ void empty_kernel(int) {}
+
+//! A plan of 20 rows in memory that nobody may follow, of no more than the least capacity.
 pageunion::plan<qsa> pretended_plan() {
   pageunion::plan<qsa> planned;
   planned.addresses  = pageunion::test::pretended_address<pageunion::page_address>(20);
@@ -115,6 +117,22 @@ TEST_CASE("can_prefill lets pass what looks odd and is legal", "[entry]") {
     CHECK(text(pageunion::can_prefill<qsa_policy>(args, call.workspace, call.workspace_bytes)) ==
           "ok");
   }
+}
+
+TEST_CASE("automatic routing weighs rows and KV heads against SMs and requests", "[entry]") {
+  struct call_shape {
+    std::int32_t rows, requests, kv_heads;
+    bool by_row;
+  };
+  // 80 SMs take 160 pairs of one request. Of 64 requests of 5 rows, a group has 1 + 7 * 63 / 320.
+  auto const shape = GENERATE(
+      call_shape{0, 0, 1, true}, call_shape{160, 1, 1, true}, call_shape{161, 1, 1, false},
+      call_shape{80, 1, 2, true}, call_shape{81, 1, 2, false}, call_shape{320, 64, 1, true},
+      call_shape{320, 32, 1, false}, call_shape{161, 0, 1, false}, call_shape{1024, 1024, 1, true},
+      call_shape{1024, 1 << 30, 1, true}, call_shape{1024, 1024, 2, false});
+  CAPTURE(shape.rows, shape.requests, shape.kv_heads);
+  CHECK(pageunion::detail::is_faster_by_row<qsa_policy>(shape.rows, shape.requests, shape.kv_heads,
+                                                        80) == shape.by_row);
 }
 
 TEST_CASE("prefill refuses a route that does not exist", "[entry]") {
@@ -199,6 +217,66 @@ TEST_CASE("make_plan names each bad argument that it is given", "[entry]") {
                                   nullptr) == status::null_plan);
 }
 
+TEST_CASE("make_plan refuses a plan that another array overlaps, or that is too small", "[entry]") {
+  using qsa_plan = pageunion::plan<qsa>;
+  struct bad_plan {
+    char const* what;
+    status expected;
+    void (*spoil)(call_arguments&, qsa_plan&);
+  };
+  bad_plan const all[] = {
+      {"masks are addresses", status::overlapping_plan,
+       [](call_arguments&, qsa_plan& p) {
+         p.masks = reinterpret_cast<std::uint32_t*>(p.addresses);
+       }},
+      {"counts are the last mask", status::overlapping_plan,
+       [](call_arguments&, qsa_plan& p) {
+         p.num_pages = reinterpret_cast<std::int32_t*>(p.masks + 3 * 160 - 1);
+       }},
+      {"counts are in row_request", status::overlapping_plan,
+       [](call_arguments& c, qsa_plan& p) {
+         p.num_pages = const_cast<std::int32_t*>(c.rows.row_request);
+       }},
+      {"addresses are the tokens", status::overlapping_plan,
+       [](call_arguments& c, qsa_plan& p) {
+         p.addresses = reinterpret_cast<pageunion::page_address*>(
+             const_cast<std::int32_t*>(c.selected.tokens.tokens));
+       }},
+      {"masks are the block table", status::overlapping_plan,
+       [](call_arguments& c, qsa_plan& p) {
+         p.masks = reinterpret_cast<std::uint32_t*>(
+             const_cast<std::int32_t*>(c.operands.cache.blocks.table));
+       }},
+      {"the report is in the addresses", status::overlapping_plan,
+       [](call_arguments& c, qsa_plan& p) {
+         c.report = reinterpret_cast<pageunion::plan_report*>(p.addresses);
+       }},
+      {"the report is in row_position", status::overlapping_report,
+       [](call_arguments& c, qsa_plan&) {
+         c.report = reinterpret_cast<pageunion::plan_report*>(
+             const_cast<std::int64_t*>(c.rows.row_position));
+       }},
+      {"a tile too few", status::invalid_plan_capacity,
+       [](call_arguments&, qsa_plan& p) { p.capacity -= qsa::tile_pages; }},
+  };
+  for (bad_plan const& bad : all) {
+    call_arguments call = good_arguments();
+    qsa_plan planned    = pretended_plan();
+    bad.spoil(call, planned);
+    CAPTURE(bad.what);
+    CHECK(text(pageunion::make_plan<qsa>(call.rows, call.selected, call.operands.cache, planned,
+                                         call.report, nullptr)) == text(bad.expected));
+  }
+}
+
+TEST_CASE("a launch says whether the device is too small or something else is wrong", "[entry]") {
+  int devices           = 0;
+  bool const has_device = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
+  CHECK(
+      text(pageunion::detail::launch(&empty_kernel, 1, 1, 32, std::size_t{1} << 20, nullptr, 0)) ==
+      text(has_device ? status::unsupported_device : status::cuda_error));
+}
+
 TEST_CASE("grouped_attention names each bad argument that it is given", "[entry]") {
   std::set<status> const given{status::null_q,
                                status::null_k,
@@ -244,7 +322,7 @@ TEST_CASE("grouped_attention names each bad argument that it is given", "[entry]
   CHECK(pageunion::grouped_attention<qsa>(20, call.operands, planned, nullptr) ==
         status::null_plan);
   CHECK(pageunion::grouped_attention<qsa>(28, call.operands, pretended_plan(), nullptr) ==
-        status::invalid_num_rows);
+        status::invalid_plan_groups);
   call.operands.out.data = pretended_plan().masks;
   CHECK(pageunion::grouped_attention<qsa>(20, call.operands, pretended_plan(), nullptr) ==
         status::overlapping_out);

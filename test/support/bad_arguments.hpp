@@ -276,6 +276,8 @@ inline std::vector<bad_argument> bad_values() {
        [](call c) { c.operands.scale = std::numeric_limits<float>::quiet_NaN(); }},
       {"scale is infinite", status::invalid_scale,
        [](call c) { c.operands.scale = -std::numeric_limits<float>::infinity(); }},
+      {"scale is infinite in base 2", status::invalid_scale,
+       [](call c) { c.operands.scale = -3e38f; }},
       {"no type of output", status::invalid_out_type,
        [](call c) { c.operands.out.type = static_cast<element_type>(2); }},
       {"no base of lse", status::invalid_lse_base,
@@ -328,6 +330,20 @@ inline std::vector<bad_argument> bad_buffers() {
        }},
       {"lse is the report", status::overlapping_lse,
        [](call c) { c.operands.lse.data = reinterpret_cast<float*>(c.report); }},
+      {"report lies in row_position", status::overlapping_report,
+       [](call c) {
+         c.report =
+             reinterpret_cast<plan_report*>(const_cast<std::int64_t*>(c.rows.row_position) + 19);
+       }},
+      {"report ends in the block table", status::overlapping_report,
+       [](call c) {
+         c.report = reinterpret_cast<plan_report*>(
+                        const_cast<std::int32_t*>(c.operands.cache.blocks.table)) -
+                    1;
+         move_bytes(c.report, 8);
+       }},
+      {"report lies in the workspace", status::overlapping_report,
+       [](call c) { c.report = static_cast<plan_report*>(c.workspace); }},
       {"lse lies in the workspace", status::overlapping_lse,
        [](call c) { c.operands.lse.data = static_cast<float*>(c.workspace); }},
       {"workspace is the block table", status::overlapping_workspace,
@@ -395,6 +411,7 @@ inline std::vector<bad_argument> legal_oddities() {
       {"one query for all rows", status::ok, [](call c) { c.operands.q.row_stride = 0; }},
       {"scale 0", status::ok, [](call c) { c.operands.scale = 0.0f; }},
       {"negative scale", status::ok, [](call c) { c.operands.scale = -1.0f; }},
+      {"enormous scale", status::ok, [](call c) { c.operands.scale = 2e38f; }},
       {"lse begins where out ends", status::ok,
        [](call c) {
          c.operands.lse.data =

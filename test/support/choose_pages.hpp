@@ -66,7 +66,7 @@ class page_chooser {
   }
 
  private:
-  //! Deviation of the part of a page's score that does not change (performance.md).
+  //! Deviation of the part of a page's score that does not change (bench/README.md, Workloads).
   static constexpr float fixed_deviation = 0.7f;
 
   void keep_best(std::vector<std::int32_t>& pages) {

@@ -41,7 +41,7 @@ enum class row_order {
 
 //! How the pages of neighbouring rows are related.
 enum class page_pattern {
-  drifting,  //!< performance.md: page scores of which a part changes from row to row
+  drifting,  //!< page scores of which a part changes from row to row: bench/README.md, Workloads
   same,      //!< all rows of a request choose the same pages
   disjoint,  //!< neighbouring rows share no page
 };

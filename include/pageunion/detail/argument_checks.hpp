@@ -4,7 +4,8 @@
 //! per argument, used by every entry point. Plain host code; reads no array and no device.
 //!
 //! Rules that hold throughout: the pointer of an array without elements may be null, and the stride
-//! of an axis with at most one element is not looked at. With zero rows only shapes are checked.
+//! of an axis with at most one element is not looked at. With zero rows the arrays of a row may be null;
+//! shapes, strides, alignment and the workspace are checked all the same.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -26,11 +27,16 @@
 
 namespace pageunion::detail {
 
+//! What makes scores of base 2 of products of queries and keys.
+constexpr float scale_of_base_two(float scale) noexcept {
+  constexpr float log2_e = 1.44269504088896341f;
+  return scale * log2_e;
+}
+
 //! Kernels load 16 bytes at a time: addresses are multiples of it, strides of its 8 halves.
-inline constexpr std::size_t vector_bytes    = 16;
-inline constexpr std::int64_t vector_halves  = 8;
-inline constexpr std::size_t workspace_align = 256;    //!< what cudaMalloc guarantees
-inline constexpr std::int32_t max_grid_y     = 65535;  //!< CTAs along y: one per KV head
+inline constexpr std::size_t vector_bytes   = 16;
+inline constexpr std::int64_t vector_halves = 8;
+inline constexpr std::int32_t max_grid_y    = 65535;  //!< CTAs along y: one per KV head
 
 inline bool is_aligned(void const* pointer, std::size_t bytes) noexcept {
   return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
@@ -289,12 +295,13 @@ template <class Geometry>
   return is_aligned(lse.data, sizeof(float)) ? status::ok : status::misaligned_lse;
 }
 
-//! @return invalid_scale unless the scale is finite
+//! @return invalid_scale unless the scale is finite, also in base 2, as the kernels take it
 [[nodiscard]] inline status check_scale(float scale) noexcept {
   // By the bits: a user's fast-math flags may make std::isfinite always true.
   constexpr std::uint32_t exponent = 0x7f800000u;
+  float const scale_log2           = scale_of_base_two(scale);
   std::uint32_t bits               = 0;
-  std::memcpy(&bits, &scale, sizeof(bits));
+  std::memcpy(&bits, &scale_log2, sizeof(bits));
   return (bits & exponent) != exponent ? status::ok : status::invalid_scale;
 }
 
@@ -340,15 +347,18 @@ template <class Geometry>
 
 //! The arrays of a plan of this many rows, as a caller of the planner or of the grouped attention
 //! gives them.
-//! @return invalid_num_rows if num_groups is another number of rows'; workspace_too_small if the
-//!         capacity is no whole number of tiles; null_plan; misaligned_workspace
+//! @return invalid_num_rows; invalid_plan_groups if num_groups is another number of rows';
+//!         invalid_plan_capacity if it is no whole number of tiles; null_plan; misaligned_plan
 template <class Geometry>
 [[nodiscard]] status check_plan(plan<Geometry> const& planned, std::int32_t num_rows) noexcept {
-  if (num_rows < 0 || planned.num_groups != num_groups<Geometry>(num_rows)) {
+  if (num_rows < 0) {
     return status::invalid_num_rows;
   }
+  if (planned.num_groups != num_groups<Geometry>(num_rows)) {
+    return status::invalid_plan_groups;
+  }
   if (planned.capacity < 0 || planned.capacity % Geometry::tile_pages != 0) {
-    return status::workspace_too_small;
+    return status::invalid_plan_capacity;
   }
   bool const has_entries = planned.num_groups > 0 && planned.capacity > 0;
   if ((has_entries && (planned.addresses == nullptr || planned.masks == nullptr)) ||
@@ -358,7 +368,7 @@ template <class Geometry>
   bool const is_good = is_aligned(planned.addresses, vector_bytes) &&
                        is_aligned(planned.masks, vector_bytes) &&
                        is_aligned(planned.num_pages, sizeof(std::int32_t));
-  return is_good ? status::ok : status::misaligned_workspace;
+  return is_good ? status::ok : status::misaligned_plan;
 }
 
 //! @param needed bytes that workspace_bytes() gives for the same call
@@ -368,7 +378,7 @@ template <class Geometry>
   if (workspace == nullptr) {
     return status::null_workspace;
   }
-  if (!is_aligned(workspace, workspace_align)) {
+  if (!is_aligned(workspace, workspace_alignment)) {
     return status::misaligned_workspace;
   }
   return bytes >= needed ? status::ok : status::workspace_too_small;
@@ -380,30 +390,26 @@ template <class Geometry>
   return is_aligned(report, alignof(plan_report)) ? status::ok : status::misaligned_report;
 }
 
-//! That nothing that is written shares memory with anything that is read, or with each other.
-//! @return overlapping_out; overlapping_lse; overlapping_workspace
-[[nodiscard]] inline status check_overlaps(memory_ranges const& inputs, memory_range out,
-                                           memory_range lse, memory_range workspace) noexcept {
-  if (inputs.meets(out) || overlaps(out, lse) || overlaps(out, workspace)) {
-    return status::overlapping_out;
-  }
-  if (inputs.meets(lse) || overlaps(lse, workspace)) {
-    return status::overlapping_lse;
-  }
-  return inputs.meets(workspace) ? status::overlapping_workspace : status::ok;
-}
+//! An array that a call writes, and the status that names it if it overlaps another.
+struct written_array {
+  memory_range range;
+  status overlapping;
+};
 
-//! The same for attention over a plan, whose arrays are read.
-template <class Geometry>
-[[nodiscard]] status check_overlaps(attention_operands const& operands,
-                                    plan<Geometry> const& planned, std::int32_t num_rows) noexcept {
-  query_view const& q = operands.q;
-  memory_ranges inputs;
-  inputs.add(operands.cache, q.head_dim);
-  inputs.add(q, num_rows);
-  inputs.add(planned);
-  return check_overlaps(inputs, range_of(operands.out, num_rows, q.num_heads, q.head_dim),
-                        range_of(operands.lse, num_rows, q.num_heads), {});
+//! That nothing that is written shares memory with anything that is read, or with each other.
+//! @return of the first array that does, its own status
+[[nodiscard]] inline status check_overlaps(memory_ranges const& inputs,
+                                           std::initializer_list<written_array> written) noexcept {
+  for (written_array const* one = written.begin(); one != written.end(); ++one) {
+    bool overlapping = inputs.meets(one->range);
+    for (written_array const* other = one + 1; other != written.end(); ++other) {
+      overlapping = overlapping || overlaps(one->range, other->range);
+    }
+    if (overlapping) {
+      return one->overlapping;
+    }
+  }
+  return status::ok;
 }
 
 }  // namespace pageunion::detail

@@ -44,8 +44,8 @@ class attention_cta {
   using G                     = Geometry;
   using softmax               = online_softmax<G>;
   using mask_type             = typename G::mask_type;
-  using keys                  = slice<G::key_dims, G::lane_vectors>;
-  using values                = slice<G::value_dims, G::lane_vectors>;
+  using keys                  = slice<G::key_dims, G>;
+  using values                = slice<G::value_dims, G>;
   static constexpr int m_edge = softmax::m_edge;
 
   static constexpr int query_pitch  = G::head_dim + 8;  // rows 4 banks apart

@@ -80,7 +80,7 @@ class attention_output {
       to[1]          = second;
       return;
     }
-    __half2 const pairs[] = {
+    alignas(uint4) __half2 const pairs[] = {
         __floats2half2_rn(first.x, first.y), __floats2half2_rn(first.z, first.w),
         __floats2half2_rn(second.x, second.y), __floats2half2_rn(second.z, second.w)};
     *reinterpret_cast<uint4*>(static_cast<__half*>(out.data) + offset) =

@@ -24,22 +24,36 @@ __device__ Storage& dynamic_smem() {
   return *reinterpret_cast<Storage*>(pageunion_smem);
 }
 
+//! Lets a kernel have so much dynamic shared memory on the current device.
+//! @return ok; unsupported_device if the device has less of it; cuda_error for anything else
+template <class Params>
+[[nodiscard]] status allow_smem(void (*kernel)(Params), std::size_t smem_bytes) noexcept {
+  if (smem_bytes <= smem_bytes_without_opt_in) {
+    return status::ok;
+  }
+  cudaError_t const answer = cudaFuncSetAttribute(reinterpret_cast<void const*>(kernel),
+                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                  static_cast<int>(smem_bytes));
+  if (answer == cudaErrorInvalidValue) {
+    return status::unsupported_device;
+  }
+  return answer == cudaSuccess ? status::ok : status::cuda_error;
+}
+
 //! Enqueues `kernel(params)` on `stream`: `num_ctas` CTAs along x (and `ctas_y` along y).
 //! Returns the error of its own launch and leaves cudaGetLastError() to the caller.
 template <class Params>
 [[nodiscard]] status launch(void (*kernel)(Params), std::uint32_t num_ctas, std::uint32_t ctas_y,
                             int threads, std::size_t smem_bytes, cudaStream_t stream,
                             Params params) noexcept {
-  auto const* const function = reinterpret_cast<void const*>(kernel);
-  if (smem_bytes > smem_bytes_without_opt_in &&
-      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(smem_bytes)) != cudaSuccess) {
-    return status::unsupported_device;
+  status const allowed = allow_smem(kernel, smem_bytes);
+  if (allowed != status::ok) {
+    return allowed;
   }
   void* arguments[] = {&params};
   cudaError_t const launched =
-      cudaLaunchKernel(function, dim3(num_ctas, ctas_y), dim3(static_cast<unsigned>(threads)),
-                       arguments, smem_bytes, stream);
+      cudaLaunchKernel(reinterpret_cast<void const*>(kernel), dim3(num_ctas, ctas_y),
+                       dim3(static_cast<unsigned>(threads)), arguments, smem_bytes, stream);
   return launched == cudaSuccess ? status::ok : status::cuda_error;
 }
 

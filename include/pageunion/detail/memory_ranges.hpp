@@ -125,6 +125,26 @@ inline memory_range range_of(void const* data, std::size_t bytes) noexcept {
   return range_of(data, {}, bytes, 1);
 }
 
+//! Bytes of a report; none of null.
+inline memory_range range_of(plan_report const* report) noexcept {
+  return range_of(report, sizeof(plan_report));
+}
+
+//! Bytes of a plan's arrays.
+struct plan_ranges {
+  memory_range addresses;
+  memory_range masks;
+  memory_range num_pages;
+};
+template <class Geometry>
+plan_ranges ranges_of(plan<Geometry> const& planned) noexcept {
+  auto const num_groups = static_cast<std::size_t>(planned.num_groups);
+  auto const entries    = num_groups * static_cast<std::size_t>(planned.capacity);
+  return {range_of(planned.addresses, entries * sizeof(page_address)),
+          range_of(planned.masks, entries * sizeof(typename Geometry::mask_type)),
+          range_of(planned.num_pages, num_groups * sizeof(std::int32_t))};
+}
+
 //! The arrays of a call that its outputs may not touch. Inputs may overlap one another: K and V of
 //! one tensor, counts in a column of the table.
 class memory_ranges {
@@ -166,8 +186,13 @@ class memory_ranges {
     };
     add_array(cache.k, cache.k_strides);
     add_array(cache.v, cache.v_strides);
-    add(range_of(cache.blocks.table, {{cache.blocks.num_requests, cache.blocks.row_stride}},
-                 static_cast<std::uint64_t>(cache.blocks.width), sizeof(std::int32_t)));
+    add(cache.blocks);
+  }
+
+  //! One array.
+  void add(block_table const& blocks) noexcept {
+    add(range_of(blocks.table, {{blocks.num_requests, blocks.row_stride}},
+                 static_cast<std::uint64_t>(blocks.width), sizeof(std::int32_t)));
   }
 
   //! One array.
@@ -177,13 +202,10 @@ class memory_ranges {
   }
 
   //! Three arrays.
-  template <class Geometry>
-  void add(plan<Geometry> const& planned) noexcept {
-    auto const num_groups = static_cast<std::size_t>(planned.num_groups);
-    auto const entries    = num_groups * static_cast<std::size_t>(planned.capacity);
-    add(range_of(planned.addresses, entries * sizeof(page_address)));
-    add(range_of(planned.masks, entries * sizeof(typename Geometry::mask_type)));
-    add(range_of(planned.num_pages, num_groups * sizeof(std::int32_t)));
+  void add(plan_ranges const& planned) noexcept {
+    add(planned.addresses);
+    add(planned.masks);
+    add(planned.num_pages);
   }
 
   //! True if a range has a byte in common with one of these.
@@ -197,8 +219,8 @@ class memory_ranges {
   }
 
  private:
-  // Rows 3, selection 2, cache 3, queries 1, plan 3, report 1.
-  memory_range ranges_[13] = {};
+  // Rows 3, selection 2, cache 3, queries 1, plan 3.
+  memory_range ranges_[12] = {};
   int count_               = 0;
 };
 

@@ -140,8 +140,8 @@ class partial_merger {
         *reinterpret_cast<float4*>(static_cast<float*>(out.data) + offset) =
             make_float4(sums[v][0], sums[v][1], sums[v][2], sums[v][3]);
       } else {
-        __half2 const pairs[] = {__floats2half2_rn(sums[v][0], sums[v][1]),
-                                 __floats2half2_rn(sums[v][2], sums[v][3])};
+        alignas(uint2) __half2 const pairs[] = {__floats2half2_rn(sums[v][0], sums[v][1]),
+                                                __floats2half2_rn(sums[v][2], sums[v][3])};
         *reinterpret_cast<uint2*>(static_cast<__half*>(out.data) + offset) =
             *reinterpret_cast<uint2 const*>(pairs);
       }

@@ -112,9 +112,10 @@ class row_lister {
     }
     int const size = share.end - share.begin;
     int first_rank = 0;
-    for (std::int32_t begin = 0; begin < end_ && first_rank < share.end; begin += window_tokens) {
+    // 64 bits: the window after the last may begin past 2^31 - 1.
+    for (std::int64_t begin = 0; begin < end_ && first_rank < share.end; begin += window_tokens) {
       if (end_ > window_tokens) {
-        open(begin);
+        open(static_cast<std::int32_t>(begin));
       }
       list_window(share, first_rank, listed.entries);
       first_rank += num_in_window_;
@@ -133,8 +134,8 @@ class row_lister {
   //! The pages in which the row has a token, whatever the limit; the same in all threads.
   __device__ int count() {
     int num_pages = 0;
-    for (std::int32_t begin = 0; begin < end_; begin += window_tokens) {
-      open(begin);
+    for (std::int64_t begin = 0; begin < end_; begin += window_tokens) {
+      open(static_cast<std::int32_t>(begin));
       num_pages += num_in_window_;
     }
     return num_pages;

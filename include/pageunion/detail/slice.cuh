@@ -13,13 +13,13 @@
 namespace pageunion::detail {
 
 //! A part of K or V that a warp moves at once: num_tokens tokens x num_dims elements.
-//! @tparam NumDims     elements of a token in the slice: 16, 32 or 64
-//! @tparam LaneVectors 16-byte loads of a lane that are in flight at once: 2 or 4
-template <int NumDims, int LaneVectors>
+//! @tparam NumDims  elements of a token in the slice: 16, 32 or 64
+//! @tparam Geometry of which lane_vectors counts
+template <int NumDims, class Geometry>
 struct slice {
   static constexpr int num_dims      = NumDims;
   static constexpr int vector_halves = 8;  // of a 16-byte load
-  static constexpr int lane_vectors  = LaneVectors;
+  static constexpr int lane_vectors  = Geometry::lane_vectors;
   static constexpr int num_tokens    = lane_vectors * warp_threads * vector_halves / num_dims;
   static constexpr int token_vectors = num_dims / vector_halves;
   //! Eight halves of padding: with 16, 32 and 64 elements a token, eight consecutive tokens start at

@@ -50,9 +50,12 @@ class page_reader {
   __device__ page_reader(__half const* data, kv_strides const& strides, std::int32_t kv_head,
                          int first_dim)
       : strides_(strides),
-        lane_data_(reinterpret_cast<std::uint64_t>(
-            data + kv_head * strides.head + first_dim + Slice::lane_dim() +
-            Slice::lane_token() % page_tokens * strides.token)) {
+        // Not pointer arithmetic: a cache of no blocks may be null, and none of its pages is read.
+        lane_data_(reinterpret_cast<std::uint64_t>(data) +
+                   static_cast<std::uint64_t>(kv_head * strides.head + first_dim +
+                                              Slice::lane_dim() +
+                                              Slice::lane_token() % page_tokens * strides.token) *
+                       sizeof(__half)) {
     hide_origin(lane_data_);
   }
 

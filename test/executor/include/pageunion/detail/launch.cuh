@@ -20,11 +20,17 @@ __device__ Storage& dynamic_smem() {
 }
 
 template <class Params>
+[[nodiscard]] status allow_smem(void (*)(Params), std::size_t smem_bytes) noexcept {
+  return smem_bytes > executor::max_smem ? status::unsupported_device : status::ok;
+}
+
+template <class Params>
 [[nodiscard]] status launch(void (*kernel)(Params), std::uint32_t num_ctas, std::uint32_t ctas_y,
                             int threads, std::size_t smem_bytes, cudaStream_t stream,
                             Params params) noexcept {
-  if (smem_bytes > executor::max_smem) {
-    return status::unsupported_device;
+  status const allowed = allow_smem(kernel, smem_bytes);
+  if (allowed != status::ok) {
+    return allowed;
   }
   cudaError_t const launched =
       executor::launch(kernel, dim3(num_ctas, ctas_y), dim3(static_cast<unsigned>(threads)),
