@@ -39,7 +39,12 @@ set(CMAKE_CUDA_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES} CACHE STRING
 
 foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
   string(REGEX MATCH "^[0-9]+" number "${architecture}")
-  if(number AND number LESS lowest_architecture)
+  if(number AND number LESS 70)
+    message(FATAL_ERROR
+      "CMAKE_CUDA_ARCHITECTURES names sm_${number}: the kernels multiply by WMMA, which sm_70 (V100) "
+      "is the first to have. The lowest that CUDA ${nvcc_major} (${nvcc}) can build for this library "
+      "is sm_${lowest_architecture}.")
+  elseif(number AND number LESS lowest_architecture)
     message(FATAL_ERROR
       "CUDA ${nvcc_major} (${nvcc}) cannot build for sm_${number}: its lowest architecture is "
       "sm_${lowest_architecture}. CUDA 11.x and 12.x can build for sm_70 (V100): name such an nvcc "
