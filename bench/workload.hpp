@@ -106,7 +106,7 @@ std::optional<workload_shape> named_workload(std::string_view name);
 std::vector<std::string> workload_names();
 
 //! A step of the overlap sweep: 8,192 rows at the end of 32,768 tokens whose union growth at 8 rows
-//! climbs with `step`, from 1.06 (step 0) to 4 (the last).
+//! climbs with `step`, from 1.05 (step 0) to 3.96 (the last).
 workload_shape overlap_step(int step);
 
 //! Steps of overlap_step().
