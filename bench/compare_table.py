@@ -64,6 +64,8 @@ def main():
     if arguments.triton:
         with open(arguments.triton, encoding="utf-8") as file:
             triton = json.load(file)
+        if triton["repetitions"] != library["repetitions"]:
+            sys.exit("the library and the Triton yardsticks ran with different --repetitions")
     results = joined(library, triton)
     context = {
         "device": library["device"],
@@ -79,9 +81,13 @@ def main():
     for key, value in context.items():
         print(f"{key}: {value}")
     print("\n".join(table(results)))
+    left_out = triton["left_out"] if triton else []
+    for reason in left_out:
+        print(f"left out by the Triton yardsticks: {reason}")
     with open(arguments.json, "w", encoding="utf-8") as file:
         variants = triton["results"] if triton else []
-        json.dump({"context": context, "results": results, "variants": variants}, file, indent=1)
+        found = {"context": context, "results": results, "variants": variants, "left_out": left_out}
+        json.dump(found, file, indent=1)
         file.write("\n")
     return 0
 

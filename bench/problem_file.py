@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Problems as .safetensors files, with the standard library alone. The format is in README.md."""
 
+import array
 import json
 import struct
 from typing import NamedTuple
@@ -61,3 +62,41 @@ def read(path):
         begin, end = entry["data_offsets"]
         tensors[name] = Tensor(entry["dtype"], tuple(entry["shape"]), data[begin:end])
     return tensors, metadata
+
+
+def numbers(tensor):
+    """The whole numbers of a tensor, in one array."""
+    return array.array({"I32": "i", "I64": "q"}[tensor.dtype], tensor.data)
+
+
+def token_table(tensors, metadata):
+    """The selection of a problem as a token table without counts.
+
+    A table that is none yet becomes one: the tokens that each row may see, once each and from the
+    left, those of the implied tail page of a page table included, then -1.
+    """
+    if "token_table" in tensors and "counts" not in tensors:
+        return tensors["token_table"]
+    by_token = "token_table" in tensors
+    table = tensors["token_table" if by_token else "page_table"]
+    num_rows, width = table.shape
+    page_tokens = int(metadata["page_tokens"])
+    entries, requests = numbers(table), numbers(tensors["row_request"])
+    positions, lengths = numbers(tensors["row_position"]), numbers(tensors["sequence_length"])
+    counts = numbers(tensors["counts"]) if by_token else None
+    rows = []
+    for row in range(num_rows):
+        exists = 0 <= requests[row] < len(lengths)
+        end = min(positions[row] + 1, lengths[requests[row]]) if exists else 0
+        listed = entries[row * width : (row + 1) * width]
+        if by_token:
+            tokens = listed[: max(0, counts[row])]
+        else:
+            pages = [*listed, end // page_tokens]
+            tokens = [page * page_tokens + t for page in pages for t in range(page_tokens)]
+        rows.append([token for token in dict.fromkeys(tokens) if 0 <= token < end])
+    longest = max([1, *map(len, rows)])
+    padded = array.array("i")
+    for tokens in rows:
+        padded.extend(tokens + [-1] * (longest - len(tokens)))
+    return Tensor("I32", (num_rows, longest), padded.tobytes())
