@@ -30,7 +30,12 @@ using namespace pageunion;
 using namespace pageunion::bench;
 
 //! What is timed.
-enum class kernel_choice { library, synchronous_16_warps, synchronous_8_warps };
+enum class kernel_choice {
+  library,
+  synchronous_16_warps,     //!< the published shape
+  synchronous_16_warps_x2,  //!< the same, its registers bounded for two CTAs on an SM
+  synchronous_8_warps,
+};
 
 template <class Geometry>
 status launch(kernel_choice kernel, loaded_problem const& p, plan<Geometry> const& planned,
@@ -39,6 +44,8 @@ status launch(kernel_choice kernel, loaded_problem const& p, plan<Geometry> cons
   switch (kernel) {
     case kernel_choice::synchronous_16_warps:
       return synchronous_attention<Geometry, 16>(p.host.num_rows, operands, planned, stream);
+    case kernel_choice::synchronous_16_warps_x2:
+      return synchronous_attention<Geometry, 16, 2>(p.host.num_rows, operands, planned, stream);
     case kernel_choice::synchronous_8_warps:
       return synchronous_attention<Geometry, 8>(p.host.num_rows, operands, planned, stream);
     case kernel_choice::library:
@@ -82,14 +89,16 @@ bench_case make_case(std::string name, problem_source const& source, int group_r
           }};
 }
 
-//! The library and both yardsticks on one problem.
+//! The library and all variants of the yardstick on one problem.
 void add_compared(std::vector<bench_case>& cases, std::string const& axis,
                   problem_source const& source) {
-  cases.push_back(make_case("grouped/" + axis, source, 8));
-  cases.push_back(
-      make_case("synchronous_16_warps/" + axis, source, 8, kernel_choice::synchronous_16_warps));
-  cases.push_back(
-      make_case("synchronous_8_warps/" + axis, source, 8, kernel_choice::synchronous_8_warps));
+  for (auto const& [kernel, name] :
+       {std::pair{kernel_choice::library, "grouped/"},
+        std::pair{kernel_choice::synchronous_16_warps, "synchronous_16_warps/"},
+        std::pair{kernel_choice::synchronous_16_warps_x2, "synchronous_16_warps_x2/"},
+        std::pair{kernel_choice::synchronous_8_warps, "synchronous_8_warps/"}}) {
+    cases.push_back(make_case(name + axis, source, 8, kernel));
+  }
 }
 
 // One axis at a time, the others at their default, so that each table is a curve.

@@ -24,6 +24,11 @@ except ImportError:
     sys.exit(77)
 
 WORKLOADS = ["fresh-8k", "chunk-32k", "long-tail", "long-tail-131k", "disjoint"]
+# Variants of the synchronous yardstick, and what stands in a picture: the fastest beside the published
+# shape, since ratios to that alone would flatter.
+SYNCHRONOUS = ["synchronous_16_warps", "synchronous_16_warps_x2", "synchronous_8_warps"]
+PUBLISHED = "synchronous tile, published shape (16 warps)"
+BEST = "synchronous tile, best variant"
 # Colours that stay apart for every kind of colour vision (Okabe and Ito).
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"]
 
@@ -44,8 +49,19 @@ class Results:
                     for b in data["benchmarks"]
                     if "median_ms" in b
                 }
+        self.add_best_variants()
         path = folder / "compare.json"
         self.compare = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def add_best_variants(self):
+        """The fastest variant of the synchronous yardstick in each case, as synchronous_best/CASE."""
+        grouped = self.benchmarks.get("grouped", {})
+        cases = [name.split("/", 1)[1] for name in grouped if name.startswith(SYNCHRONOUS[0] + "/")]
+        for case in cases:
+            variants = [grouped.get(f"{kind}/{case}") for kind in SYNCHRONOUS]
+            grouped[f"synchronous_best/{case}"] = min(
+                filter(None, variants), key=lambda benchmark: benchmark["median_ms"]
+            )
 
     def get(self, file, name):
         """A benchmark, or None."""
@@ -66,8 +82,8 @@ def overlap_picture(results, axes):
         ("grouped, groups of 8", "grouped", "grouped/overlap:"),
         ("grouped, groups of 4", "grouped", "grouped_4_rows/overlap:"),
         ("row route, whole prefill", "prefill", "prefill/row/overlap:"),
-        ("synchronous tile, 8 warps", "grouped", "synchronous_8_warps/overlap:"),
-        ("synchronous tile, 16 warps", "grouped", "synchronous_16_warps/overlap:"),
+        (BEST, "grouped", "synchronous_best/overlap:"),
+        (PUBLISHED, "grouped", "synchronous_16_warps/overlap:"),
     ]
     drawn = False
     for colour, (label, file, prefix) in zip(COLOURS, curves):
@@ -82,6 +98,19 @@ def overlap_picture(results, axes):
     return drawn
 
 
+def yardstick_times(rows):
+    """Yardstick -> problem -> time; of the synchronous variants the published shape and the best."""
+    times = {PUBLISHED: {}, BEST: {}}
+    for row in rows:
+        problem, time = row["problem"], row["time_ms"]
+        if row["kernel"].startswith("synchronous tile"):
+            times[PUBLISHED].setdefault(problem, time)  # the first variant
+            times[BEST][problem] = min(time, times[BEST].get(problem, time))
+        elif not row["kernel"].startswith("pageunion"):
+            times.setdefault(row["kernel"], {})[problem] = time
+    return times
+
+
 def speedup_picture(results, axes):
     """Time of every yardstick over the library's, per workload."""
     if not results.compare:
@@ -89,11 +118,9 @@ def speedup_picture(results, axes):
     rows = results.compare["results"]
     problems = list(dict.fromkeys(r["problem"] for r in rows))
     ours = {r["problem"]: r["time_ms"] for r in reversed(rows) if r["kernel"].startswith("pageunion")}
-    kernels = dict.fromkeys(r["kernel"] for r in rows)
-    yardsticks = [kernel for kernel in kernels if not kernel.startswith("pageunion")]
+    yardsticks = yardstick_times(rows)
     width = 0.8 / len(yardsticks)
-    for i, (colour, kernel) in enumerate(zip(COLOURS, yardsticks)):
-        times = {r["problem"]: r["time_ms"] for r in rows if r["kernel"] == kernel}
+    for i, (colour, (kernel, times)) in enumerate(zip(COLOURS, yardsticks.items())):
         places = [x + (i - (len(yardsticks) - 1) / 2) * width for x in range(len(problems))]
         heights = [times.get(p, 0) / ours[p] for p in problems]
         bars = axes.bar(places, heights, width * 0.9, color=colour, label=kernel)
@@ -162,8 +189,8 @@ def roofline_picture(results, axes, peak_tflops, l2_tbps):
     drawn = False
     kinds = [
         ("pageunion", "grouped"),
-        ("synchronous tile, 8 warps", "synchronous_8_warps"),
-        ("synchronous tile, 16 warps", "synchronous_16_warps"),
+        (BEST, "synchronous_best"),
+        (PUBLISHED, "synchronous_16_warps"),
     ]
     for colour, (label, kind) in zip(COLOURS, kinds):
         axes.scatter([], [], color=colour, label=label)

@@ -18,6 +18,7 @@ import unittest
 sys.dont_write_bytecode = True
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
+import compare_table  # noqa: E402
 import problem_file  # noqa: E402
 
 
@@ -88,6 +89,19 @@ def library(*times, repetitions=30):
         "device": "none", "cuda_of_build": 11080, "ptx_version": 70, "binary_version": 70,
         "repetitions": repetitions, "results": [result("pageunion grouped", 1.0), *variants],
     }  # fmt: skip
+
+
+class Table(unittest.TestCase):
+    """What compare_table.py says of the variants."""
+
+    def named(self, *times):
+        return [r.get("parameters") for r in compare_table.joined(library(*times), None)[1:]]
+
+    def test_the_published_shape_and_the_best_variant_are_named(self):
+        best = "best synchronous variant"
+        self.assertEqual(self.named(3.0, 2.0, 2.5), ["published shape", best, None])
+        self.assertEqual(self.named(3.0, 2.0, 1.5), ["published shape", None, best])
+        self.assertEqual(self.named(1.0, 2.0, 1.5), ["published shape, " + best, None, None])
 
 
 # Writes what the real program writes.
