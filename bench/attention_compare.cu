@@ -13,6 +13,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <pageunion/geometry.hpp>
@@ -34,8 +35,6 @@ namespace {
 
 using namespace pageunion;
 using bench::check;
-using G    = geometry<qsa_policy>;
-using G4   = geometry<bench::group4_policy>;
 using json = nlohmann::ordered_json;
 
 struct errors {
@@ -161,16 +160,17 @@ json measure_grouped(context const& c, char const* name, timed_plan<Geometry> co
 }
 
 //! Times the yardstick.
-template <int Warps, int CtasPerSm>
-json measure_synchronous(context const& c, char const* name, timed_plan<G> const& plan) {
+template <int Warps, int CtasPerSm, class Geometry>
+json measure_synchronous(context const& c, char const* name, timed_plan<Geometry> const& plan) {
   return measure(c, name, plan.figures, [&](cudaStream_t stream) {
-    check(bench::synchronous_attention<G, Warps, CtasPerSm>(c.p.num_rows, c.device.operands(),
-                                                            plan.planned.view(), stream),
+    check(bench::synchronous_attention<Geometry, Warps, CtasPerSm>(
+              c.p.num_rows, c.device.operands(), plan.planned.view(), stream),
           "synchronous_attention");
   });
 }
 
 //! Times the library's row route as a whole: it makes no plan.
+template <class Policy>
 json measure_rows(context const& c, char const* name) {
   prefill_args args;
   args.rows         = c.device.rows();
@@ -178,29 +178,41 @@ json measure_rows(context const& c, char const* name) {
   args.attention    = c.device.operands();
   args.route        = route::row;
   std::size_t bytes = 0;
-  check(workspace_bytes<qsa_policy>(args, bytes), "workspace_bytes");
+  check(workspace_bytes<Policy>(args, bytes), "workspace_bytes");
   bench::device_array<unsigned char> const workspace(bytes);
   return measure(c, name, bench::plan_figures{}, [&](cudaStream_t stream) {
-    check(prefill<qsa_policy>(args, workspace.data(), bytes, stream), "prefill");
+    check(prefill<Policy>(args, workspace.data(), bytes, stream), "prefill");
   });
 }
 
-//! Runs all kernels on one problem; the library's own width comes first.
-std::vector<json> run(bench::problem const& p, int repetitions) {
+//! Runs all kernels on one problem. The library's widest groups come first: compare_table.py takes
+//! ratios to them.
+template <class Geometry>
+std::vector<json> run_as(bench::problem const& p, int repetitions) {
   context c{
       p,          bench::measure_overlap(p), bench::device_problem(p), sampled_rows(p.num_rows), {},
       repetitions};
   std::printf("\n%s: %d rows, cache blocks of %d tokens, asked %.1f GFLOP\n  %s\n", p.name.c_str(),
               p.num_rows, p.block_tokens, 1e-9 * c.asked_flop(), to_string(c.sharing).c_str());
   reference_rows(p.rows(), p.selection_view(), p.operands(), p.page_tokens, c.sampled, c.expected);
-  timed_plan<G> const plan(c);
-  timed_plan<G4> const plan_of_4(c);
-  return {measure_grouped(c, "pageunion grouped", plan),
-          measure_grouped(c, "pageunion grouped, 4 rows", plan_of_4),
-          measure_rows(c, "pageunion row route"),
-          measure_synchronous<16, 0>(c, "synchronous tile, 16 warps", plan),
-          measure_synchronous<16, 2>(c, "synchronous tile, 16 warps x2", plan),
-          measure_synchronous<8, 0>(c, "synchronous tile, 8 warps", plan)};
+  timed_plan<Geometry> const plan(c);
+  std::vector<json> results = {measure_grouped(c, "pageunion grouped", plan)};
+  if constexpr (std::is_same_v<Geometry, geometry<qsa_policy>>) {
+    timed_plan<geometry<bench::group4_policy>> const plan_of_4(c);
+    results.push_back(measure_grouped(c, "pageunion grouped, 4 rows", plan_of_4));
+  }
+  results.push_back(measure_rows<typename Geometry::policy>(c, "pageunion row route"));
+  results.push_back(measure_synchronous<16, 0>(c, "synchronous tile, 16 warps", plan));
+  results.push_back(measure_synchronous<16, 2>(c, "synchronous tile, 16 warps x2", plan));
+  results.push_back(measure_synchronous<8, 0>(c, "synchronous tile, 8 warps", plan));
+  return results;
+}
+
+//! Runs all kernels on one problem, at the geometry of its heads.
+std::vector<json> run(bench::problem const& p, int repetitions) {
+  return bench::with_geometry(p, bench::widest_groups, [&](auto geometry) {
+    return run_as<decltype(geometry)>(p, repetitions);
+  });
 }
 
 struct options {
@@ -244,9 +256,8 @@ bench::problem load(std::string const& name) {
   } else if (std::string const error = bench::read_problem(name, p); !error.empty()) {
     fail(name + " is no workload, and as a problem file: " + error);
   }
-  if (p.page_tokens != G::page_tokens || p.head_dim != G::head_dim ||
-      p.num_heads != p.num_kv_heads * G::heads_per_kv || p.num_rows == 0) {
-    fail(name + ": expected rows, pages of 4 tokens, 6 heads per KV head and head_dim 256");
+  if (p.num_rows == 0) {
+    fail(name + ": expected rows");
   }
   return p;
 }
@@ -263,7 +274,8 @@ int main(int argc, char** argv) {
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   cudaFuncAttributes code{};
-  check(cudaFuncGetAttributes(&code, bench::synchronous_tile_kernel<G, 16, 0>), "code");
+  check(cudaFuncGetAttributes(&code, bench::synchronous_tile_kernel<geometry<qsa_policy>, 16, 0>),
+        "code");
   std::printf("%s; code: PTX %d, machine code %d; built with CUDA %d.%d\n", device.name,
               code.ptxVersion, code.binaryVersion, CUDART_VERSION / 1000,
               CUDART_VERSION % 1000 / 10);

@@ -97,7 +97,7 @@ void add_compared(std::vector<bench_case>& cases, std::string const& axis,
         std::pair{kernel_choice::synchronous_16_warps, "synchronous_16_warps/"},
         std::pair{kernel_choice::synchronous_16_warps_x2, "synchronous_16_warps_x2/"},
         std::pair{kernel_choice::synchronous_8_warps, "synchronous_8_warps/"}}) {
-    cases.push_back(make_case(name + axis, source, 8, kernel));
+    cases.push_back(make_case(name + axis, source, widest_groups, kernel));
   }
 }
 
@@ -181,8 +181,8 @@ std::vector<bench_case> cases() {
 std::vector<bench_case> cases_on_file(problem_source const& source) {
   std::vector<bench_case> all;
   add_compared(all, "problem", source);
-  all.push_back(
-      make_case("grouped/problem/cold", source, 8, kernel_choice::library, l2_state::cold));
+  all.push_back(make_case("grouped/problem/cold", source, widest_groups, kernel_choice::library,
+                          l2_state::cold));
   return all;
 }
 

@@ -105,8 +105,8 @@ std::vector<bench_case> cases() {
 }
 
 std::vector<bench_case> cases_on_file(problem_source const& source) {
-  return {make_case("planner/problem", source, 8),
-          make_case("planner/problem/cold", source, 8, l2_state::cold)};
+  return {make_case("planner/problem", source, widest_groups),
+          make_case("planner/problem/cold", source, widest_groups, l2_state::cold)};
 }
 
 //! Only tells which machine code the device runs.

@@ -33,11 +33,22 @@ struct group16_policy : qsa_policy {
   static constexpr int ctas_per_sm  = 1;
 };
 
-//! Calls `body(geometry)` with the instance for a problem and a group width. Ends the program, with
-//! a message, if there is none.
+//! In the place of a group width: the widest groups that there is an instance for. What a problem
+//! that somebody else made is timed with, since its heads are not known before it is read.
+inline constexpr int widest_groups = 0;
+
+//! Rows of a group of the widest instance for a problem's heads; 8 if there is none.
+inline int widest_group_rows(problem const& p) {
+  bool const has_twelve_heads = p.num_heads == p.num_kv_heads * heads12_policy::heads_per_kv;
+  return has_twelve_heads ? heads12_policy::group_rows : qsa_policy::group_rows;
+}
+
+//! Calls `body(geometry)` with the instance for a problem and a group width, or widest_groups. Ends
+//! the program, with a message, if there is none.
 template <class Body>
-auto with_geometry(problem const& p, int group_rows, Body const& body) {
+auto with_geometry(problem const& p, int wanted_rows, Body const& body) {
   int const heads_per_kv = p.num_heads / p.num_kv_heads;
+  int const group_rows   = wanted_rows == widest_groups ? widest_group_rows(p) : wanted_rows;
   if (p.page_tokens == qsa_policy::page_tokens && p.head_dim == qsa_policy::head_dim) {
     if (heads_per_kv == 12 && group_rows == 4) {
       return body(geometry<heads12_policy>{});

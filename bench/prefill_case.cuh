@@ -54,12 +54,12 @@ inline char const* name_of(route r) {
   return "automatic";
 }
 
-//! A case of prefill() with the policy for a problem and a group width.
+//! A case of prefill() with the policy of the widest groups for a problem.
 inline bench_case prefill_case(std::string name, problem_source const& source, route wanted,
-                               l2_state l2 = l2_state::warm, int group_rows = 8) {
-  return {std::move(name), l2, [source, wanted, group_rows] {
+                               l2_state l2 = l2_state::warm) {
+  return {std::move(name), l2, [source, wanted] {
             problem_handle const p = load(source);
-            return with_geometry(p->host, group_rows, [&](auto geometry) {
+            return with_geometry(p->host, widest_groups, [&](auto geometry) {
               return prepare_prefill<typename decltype(geometry)::policy>(p, wanted);
             });
           }};

@@ -312,7 +312,8 @@ def run_problem(path, arguments):
     rows = [0, min(1, p.num_rows - 1), min(5, p.num_rows - 1), p.num_rows - 1]
     rows += [(i * 7919 + 13) % p.num_rows for i in range(28)]
     expected = reference(p, rows)
-    group_rows = 8
+    # 64 m-rows: 8 rows of 6 heads padded to 8, 4 rows of 12 heads padded to 16.
+    group_rows = min(8, 64 // triton.next_power_of_2(p.heads_per_kv))
     unions = {}
     results = []
     print(f"\n{p.name}: {p.num_rows} rows")

@@ -7,6 +7,7 @@
 #include <pageunion/reference.hpp>
 
 #include "../device_problem.hpp"
+#include "../policies.hpp"
 #include "../synchronous_tile.cuh"
 #include "../workload.hpp"
 #include "support/catch.hpp"
@@ -15,8 +16,6 @@ namespace bench = pageunion::bench;
 using namespace pageunion;
 
 namespace {
-
-using G = geometry<qsa_policy>;
 
 //! Largest difference; NaN counts as infinite.
 template <class T>
@@ -31,7 +30,7 @@ double largest_difference(std::vector<T> const& values, std::vector<double> cons
   return largest;
 }
 
-template <int Warps>
+template <class G, int Warps>
 void check_against_reference(bench::problem const& p) {
   bench::device_problem const device(p);
   bench::device_plan<G> const planned(p);
@@ -71,6 +70,19 @@ TEST_CASE("the synchronous-tile yardstick is right, so that its time means somet
   shape.block_tokens          = 36;
   shape.layout                = layout;
   bench::problem const p      = bench::make_workload(shape);
-  check_against_reference<16>(p);
-  check_against_reference<8>(p);
+  check_against_reference<geometry<qsa_policy>, 16>(p);
+  check_against_reference<geometry<qsa_policy>, 8>(p);
+}
+
+TEST_CASE("the yardstick is right with twelve heads on a KV head too", "[yardstick]") {
+  bench::workload_shape shape = *bench::named_workload("verify");
+  shape.num_rows              = 7;  // the last group is partial
+  shape.context               = 700;
+  shape.num_kv_heads          = 2;
+  shape.num_heads             = 24;
+  shape.selected_pages        = 40;
+  shape.block_tokens          = 36;
+  bench::problem const p      = bench::make_workload(shape);
+  check_against_reference<geometry<bench::heads12_policy>, 16>(p);
+  check_against_reference<geometry<bench::heads12_policy>, 8>(p);
 }
