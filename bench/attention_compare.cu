@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -28,6 +29,7 @@
 #include "plan_figures.hpp"
 #include "policies.hpp"
 #include "problem_file.hpp"
+#include "problem_name.hpp"
 #include "synchronous_tile.cuh"
 #include "workload.hpp"
 
@@ -285,8 +287,10 @@ int main(int argc, char** argv) {
               {"cuda_of_build", CUDART_VERSION},
               {"repetitions", o.repetitions},
               {"results", json::array()}};
+  std::set<std::string> names;  // of the problems so far
   for (std::string const& name : o.problems) {
-    bench::problem const p = load(name);
+    bench::problem p = load(name);
+    p.name           = bench::claim_name(p.name, names);
     for (json const& result : run(p, o.repetitions)) {
       all["results"].push_back(result);
     }

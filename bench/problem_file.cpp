@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <limits>
@@ -234,6 +235,12 @@ std::int32_t small_number(tensor_file const& file, char const* name, std::int64_
   return static_cast<std::int32_t>(file.number(name, lowest, highest));
 }
 
+//! A file without a name is called as its path says: two such files stay apart in a table.
+std::string name_of(tensor_file const& file, std::string const& path) {
+  return file.has_metadata("name") ? file.metadata("name", "metadata name: expected a string")
+                                   : std::filesystem::path(path).stem().string();
+}
+
 void read_metadata(tensor_file const& file, problem& p) {
   p.page_tokens  = small_number(file, "page_tokens", 1, 65536);
   p.block_tokens = small_number(file, "block_tokens", 1);
@@ -251,8 +258,6 @@ void read_metadata(tensor_file const& file, problem& p) {
   p.scale     = file.has_metadata("scale") ? file.real("scale")
                                            : 1.0f / std::sqrt(static_cast<float>(p.head_dim));
   p.max_pages = file.has_metadata("max_pages") ? small_number(file, "max_pages", 0) : 0;
-  p.name = file.has_metadata("name") ? file.metadata("name", "metadata name: expected a string")
-                                     : "file";
 }
 
 void expect_int32(std::string const& name, std::vector<std::int64_t> const& shape) {
@@ -442,6 +447,7 @@ std::string read_problem(std::string const& path, problem& p) {
   try {
     tensor_file file(path);
     problem read;
+    read.name = name_of(file, path);
     read_metadata(file, read);
     read_tables(file, read);
     if (file.has("q")) {

@@ -6,10 +6,12 @@
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "../problem_file.hpp"
+#include "../problem_name.hpp"
 #include "support/catch.hpp"
 
 namespace bench = pageunion::bench;
@@ -300,7 +302,21 @@ TEST_CASE("a file with the tables alone gets operands of the right shape", "[pro
   CHECK(read.kv_storage.size() == p.kv_storage.size());
   CHECK(read.scale == pageunion::test::Approx(0.25f));
   CHECK(read.max_pages == 0);
+  CHECK(read.name == "problem_file_test");  // of the path, where the file brings none
   CHECK(same_bits(read.selected, p.selected));
+}
+
+TEST_CASE("a problem's name can name a file, and no two problems share one", "[problem_file]") {
+  std::set<std::string> taken;
+  CHECK(bench::claim_name("fresh-8k", taken) == "fresh-8k");
+  CHECK(bench::claim_name("fresh-8k", taken) == "fresh-8k-2");
+  CHECK(bench::claim_name("fresh-8k", taken) == "fresh-8k-3");
+  CHECK(bench::claim_name("../a b/layer:3.x", taken) == "_._a_b_layer_3.x");
+  CHECK(bench::claim_name("a/b", taken) == "a_b");
+  CHECK(bench::claim_name("a\\b", taken) == "a_b-2");
+  CHECK(bench::claim_name("a_b-2", taken) == "a_b-2-2");
+  CHECK(bench::claim_name("", taken) == "problem");
+  CHECK(bench::claim_name(std::string(1000, 'x'), taken).size() == 100);
 }
 
 TEST_CASE("K and V that a file leaves out must fit in memory", "[problem_file]") {
