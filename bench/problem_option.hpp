@@ -38,7 +38,8 @@ struct problem_arrays {
   std::exit(code);
 }
 
-//! Puts a file's problem in the place of the program's own; its heads must be those of the program.
+//! Puts a file's problem in the place of the program's own; its heads and pages must be those of the
+//! program, which calls prefill() with the default policy.
 inline void take_problem(std::string const& path, prefill_args& args,
                          problem_arrays const& arrays) {
   problem p;
@@ -47,9 +48,11 @@ inline void take_problem(std::string const& path, prefill_args& args,
     stop(wrong, EXIT_FAILURE);
   }
   query_view const& q = args.attention.q;
-  if (p.num_heads != q.num_heads || p.head_dim != q.head_dim || p.num_rows == 0) {
-    stop(path + ": expected rows, and " + std::to_string(q.num_heads) + " heads of " +
-             std::to_string(q.head_dim) + " elements",
+  if (p.num_heads != q.num_heads || p.head_dim != q.head_dim ||
+      p.page_tokens != qsa_policy::page_tokens || p.num_rows == 0) {
+    stop(path + ": expected rows, " + std::to_string(q.num_heads) + " heads of " +
+             std::to_string(q.head_dim) + " elements, and pages of " +
+             std::to_string(qsa_policy::page_tokens) + " tokens",
          EXIT_FAILURE);
   }
   // Moving an array leaves it where it is, so that the views stay right.
