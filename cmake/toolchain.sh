@@ -302,7 +302,7 @@ toolchain_main() {
     command -v clang++ > /dev/null || wanted+=(clang)
     compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*.a" > /dev/null ||
       wanted+=(libclang-rt-dev)
-    command -v clang-tidy > /dev/null || wanted+=(clang-tidy)
+    command -v clang-tidy-14 > /dev/null || wanted+=(clang-tidy-14)
     command -v clang-format-14 > /dev/null || wanted+=(clang-format-14)
     command -v codespell > /dev/null || wanted+=(codespell)
   fi
