@@ -24,16 +24,20 @@ inline std::vector<std::int32_t> all_rows(host_problem const& p) {
   return rows;
 }
 
-//! What is wrong with the results of a problem, or with memory that was not to change; empty if
-//! nothing. Compares the sampled rows with the reference: by the derived bounds, and, if all rows are
-//! sampled, by the project's relative L2.
-inline std::string faults_of_rows(device_problem const& device,
-                                  std::vector<std::int32_t> const& rows) {
+//! A problem's results beside the reference's.
+struct row_comparisons {
+  comparison out;
+  comparison lse;
+};
+
+//! Compares the sampled rows with the reference by the derived bounds.
+inline row_comparisons compare_rows(device_problem const& device,
+                                    std::vector<std::int32_t> const& rows) {
   host_problem const& p = device.host();
   reference_result expected;
   reference_rows(p.rows(), p.selected(), p.operands(), p.spec.page_tokens, rows, expected);
-  std::vector<double> const bounds =
-      output_bounds(p.rows(), p.selected(), p.operands(), p.spec.page_tokens, rows);
+  std::vector<output_bound> const bounds =
+      output_bounds(p.rows(), p.selected(), p.operands(), p.spec.page_tokens, rows, expected);
   std::vector<double> const all_out = device.out();
   std::vector<double> const all_lse = device.lse();
   auto const heads                  = static_cast<std::size_t>(p.num_heads());
@@ -45,10 +49,19 @@ inline std::string faults_of_rows(device_problem const& device,
     sampled_out.insert(sampled_out.end(), all_out.begin() + r * n, all_out.begin() + (r + 1) * n);
     sampled_lse.insert(sampled_lse.end(), all_lse.begin() + r * h, all_lse.begin() + (r + 1) * h);
   }
-  comparison const out = compare_outputs(sampled_out, expected.out, bounds, p.spec.head_dim);
-  comparison const lse = compare_lse(sampled_lse, expected.lse, p.spec.lse_base);
+  return {compare_outputs(sampled_out, expected.out, bounds, p.spec.head_dim),
+          compare_lse(sampled_lse, expected.lse, p.spec.lse_base)};
+}
 
-  std::string found = device.damage();
+//! What is wrong with the results of a problem, or with memory that was not to change; empty if
+//! nothing. Compares the sampled rows with the reference: by the derived bounds, and all of them
+//! together by the project's relative L2.
+inline std::string faults_of_rows(device_problem const& device,
+                                  std::vector<std::int32_t> const& rows) {
+  row_comparisons const found_in = compare_rows(device, rows);
+  comparison const& out          = found_in.out;
+  comparison const& lse          = found_in.lse;
+  std::string found              = device.damage();
   found += out.is_within_bounds() ? "" : "out: " + out.failure + "; ";
   found += lse.is_within_bounds() ? "" : "lse: " + lse.failure + "; ";
   if (out.relative_l2 > required_relative_l2) {

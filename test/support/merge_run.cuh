@@ -187,7 +187,8 @@ class merge_run {
 
   //! What is wrong with the result, or with memory that was not to change; empty if nothing.
   std::string faults() {
-    std::vector<double> expected_out, bounds, expected_lse;
+    std::vector<double> expected_out, expected_lse;
+    std::vector<output_bound> bounds;
     for (int row = 0; row < host_.spec.num_rows; ++row) {
       for (int head = 0; head < host_.spec.num_heads; ++head) {
         merge(row, head, expected_out, bounds, expected_lse);
@@ -218,7 +219,7 @@ class merge_run {
 
   //! Appends a (row, head)'s output, the bound of its error and its natural lse.
   //! The bound: weights are off by a few float roundings, relative; sums of weighted values by as much.
-  void merge(int row, int head, std::vector<double>& out, std::vector<double>& bounds,
+  void merge(int row, int head, std::vector<double>& out, std::vector<output_bound>& bounds,
              std::vector<double>& lse) {
     double const to_natural = host_.spec.base == log_base::two ? std::log(2.0) : 1.0;
     double maximum          = -std::numeric_limits<double>::infinity();
@@ -244,8 +245,11 @@ class merge_run {
       out.push_back(sum == 0.0 ? 0.0 : value / sum);
     }
     lse.push_back(maximum + std::log(sum));
-    bounds.push_back(magnitude *
-                     (0x1p-20 + (host_.spec.out_type == element_type::f16 ? 0x1p-11 : 0.0)));
+    output_bound bound;
+    bound.element =
+        magnitude * (0x1p-20 + (host_.spec.out_type == element_type::f16 ? 0x1p-11 : 0.0));
+    bound.length = bound.element * std::sqrt(static_cast<double>(head_dim));
+    bounds.push_back(bound);
   }
 
   bool are_gaps_untouched() const {
