@@ -36,6 +36,7 @@ using pageunion::test::captured_graph;
 using pageunion::test::column_order;
 using pageunion::test::count_form;
 using pageunion::test::half_bits;
+using pageunion::test::half_value;
 using pageunion::test::host_problem;
 using pageunion::test::kv_layout;
 using pageunion::test::make_problem;
@@ -434,6 +435,66 @@ TEST_CASE("a neighbour's NaN and infinity stay with the neighbour", "[prefill][b
       REQUIRE(std::isfinite(after[i]) == std::isfinite(expected[i]));
     }
   }
+}
+
+TEST_CASE("the query of a row that attends to nothing does not change a bit, whatever it holds",
+          "[prefill][bits][queries]") {
+  problem_spec spec        = spec_of<qsa_policy>();
+  route const wanted       = GENERATE(from_range(all_routes()));
+  std::uint16_t const bits = GENERATE(pageunion::test::half_nan, pageunion::test::half_infinity);
+  spec.num_rows            = 20;
+  spec.padding_rows        = 0.2;
+  spec.empty_rows          = 0.2;
+  CAPTURE(wanted, bits);
+  host_problem p                            = make_problem(spec);
+  std::vector<unsigned char> const expected = prefill_run<qsa_policy>(p, wanted).output_bytes();
+  int num_padding = 0, num_empty = 0;
+  for (int row = 0; row < spec.num_rows; ++row) {
+    if (p.tokens_of(row).empty()) {
+      bool const is_padding = p.row_request[static_cast<std::size_t>(row)] != 0;
+      ++(is_padding ? num_padding : num_empty);
+      for (int head = 0; head < p.num_heads(); ++head) {
+        pageunion::test::poison_query(p, row, head, bits);
+      }
+    }
+  }
+  REQUIRE(num_padding > 0);
+  REQUIRE(num_empty > 0);
+  CHECK(prefill_run<qsa_policy>(p, wanted).output_bytes() == expected);
+}
+
+TEST_CASE("whatever a query holds, it changes no bit of another row or head",
+          "[prefill][bits][queries]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  // The last one gives scores of some hundreds, which other rows' references must not follow.
+  std::uint16_t const bits =
+      GENERATE(pageunion::test::half_nan, pageunion::test::half_infinity, half_bits(2000.0f));
+  spec.num_rows      = 12;
+  spec.lengths       = {300};
+  spec.pages_per_row = 40;  // two steps of the online softmax
+  int const row = 5, head = 2;
+  CAPTURE(wanted, bits);
+  host_problem p                            = make_problem(spec);
+  std::vector<unsigned char> const expected = prefill_run<qsa_policy>(p, wanted).output_bytes();
+  pageunion::test::poison_query(p, row, head, bits);
+  prefill_run<qsa_policy> spoilt(p, wanted);
+  std::vector<unsigned char> found = spoilt.output_bytes();
+  CHECK(spoilt.faults() == "");
+  double const lse = spoilt.device().lse()[static_cast<std::size_t>(row * p.num_heads() + head)];
+  CHECK(std::isfinite(lse) == std::isfinite(half_value(bits)));
+  // Every byte but those of the row's head.
+  auto const forgive = [&](std::size_t first, std::size_t size) {
+    auto const at = static_cast<std::ptrdiff_t>(first);
+    std::copy_n(expected.begin() + at, size, found.begin() + at);
+  };
+  forgive(static_cast<std::size_t>(row * p.out_row_stride + head * p.out_head_stride) *
+              p.out_element_bytes(),
+          static_cast<std::size_t>(spec.head_dim) * p.out_element_bytes());
+  forgive(p.out_elements() * p.out_element_bytes() +
+              static_cast<std::size_t>(row * p.lse_row_stride + head) * sizeof(float),
+          sizeof(float));
+  CHECK(found == expected);
 }
 
 TEST_CASE("a captured call replays with what the arrays hold then", "[prefill][graph]") {

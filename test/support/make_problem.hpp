@@ -365,6 +365,12 @@ inline void poison_unselected(host_problem& p, std::uint16_t bits = half_nan) {
   }
 }
 
+//! Overwrites one element of the query of a row and head.
+inline void poison_query(host_problem& p, int row, int head, std::uint16_t bits) {
+  std::int64_t const first = row * p.q_row_stride + head * p.q_head_stride;
+  p.q_data[static_cast<std::size_t>(first + p.spec.head_dim / 3)] = bits;
+}
+
 //! A random problem.
 inline host_problem make_problem(problem_spec const& spec) {
   problem_builder builder(spec);
