@@ -18,6 +18,7 @@
 #include "support/bad_arguments.hpp"
 #include "support/captured_graph.cuh"
 #include "support/catch.hpp"
+#include "support/far_array.cuh"
 #include "support/make_problem.hpp"
 #include "support/merge_run.cuh"
 #include "support/policies.hpp"
@@ -32,6 +33,7 @@ using pageunion::qsa_policy;
 using pageunion::status;
 using pageunion::test::captured_graph;
 using pageunion::test::device_array;
+using pageunion::test::far_array;
 using pageunion::test::host_partials;
 using pageunion::test::host_problem;
 using pageunion::test::merge_run;
@@ -204,6 +206,61 @@ TEST_CASE("merging takes more rows than a grid's second axis could hold", "[merg
   merge_run<wide_page_policy> call{host_partials<wide_page_policy::head_dim>(spec)};
   REQUIRE(call.run() == status::ok);
   REQUIRE(call.faults() == "");
+}
+
+namespace {
+
+//! Merges after `far` took the place of one of the arrays.
+void require_right(merge_run<wide_page_policy>& call, partial_view const& partials,
+                   pageunion::output_view const& out, pageunion::lse_view const& lse,
+                   far_array const& far) {
+  if (!far.exists()) {
+    WARN("skipped: the device has too little memory");
+    return;
+  }
+  REQUIRE(pageunion::merge_partials<geometry<wide_page_policy>>(partials, 2, 2, 2, out, lse,
+                                                                nullptr) == status::ok);
+  far.copy_back();
+  CHECK(call.faults() == "");
+}
+
+}  // namespace
+
+TEST_CASE("partials, rows and heads may lie 2^32 elements apart", "[merge][far]") {
+  merge_spec spec;
+  spec.num_partials      = 2;
+  spec.num_rows          = 2;
+  spec.num_heads         = 2;
+  std::string const name = GENERATE("partial out", "partial lse", "out", "lse");
+  std::size_t const axis = GENERATE(0u, 1u, 2u);
+  CAPTURE(name, axis);
+  merge_run<wide_page_policy> call{host_partials<wide_page_policy::head_dim>(spec)};
+  call.poison();
+  partial_view from          = call.view();
+  pageunion::output_view out = call.out_view();
+  pageunion::lse_view lse    = call.lse_result_view();
+  constexpr int head_dim     = wide_page_policy::head_dim;
+  if (name == "partial out") {
+    far_array const far(
+        from.out,
+        {{2, &from.out_partial_stride}, {2, &from.out_row_stride}, {2, &from.out_head_stride}},
+        axis, head_dim, sizeof(float));
+    require_right(call, from, out, lse, far);
+  } else if (name == "partial lse") {
+    far_array const far(
+        from.lse,
+        {{2, &from.lse_partial_stride}, {2, &from.lse_row_stride}, {2, &from.lse_head_stride}},
+        axis, 1, sizeof(float));
+    require_right(call, from, out, lse, far);
+  } else if (name == "out" && axis > 0) {
+    far_array const far(out.data, {{2, &out.row_stride}, {2, &out.head_stride}}, axis - 1, head_dim,
+                        sizeof(float));
+    require_right(call, from, out, lse, far);
+  } else if (name == "lse" && axis > 0) {
+    far_array const far(lse.data, {{2, &lse.row_stride}, {2, &lse.head_stride}}, axis - 1, 1,
+                        sizeof(float));
+    require_right(call, from, out, lse, far);
+  }
 }
 
 TEST_CASE("a captured merging replays with what the partials hold then", "[merge][graph]") {

@@ -523,6 +523,24 @@ TEST_CASE("more groups than a grid's second axis could hold", "[planner]") {
   CHECK(difference(planned.report, host.report()) == "");
 }
 
+TEST_CASE("more requests than 16 bits can number", "[planner][requests]") {
+  constexpr int num_requests = 70000;
+  planner_problem p          = plain_problem(4, 16, 16, 64, selection_kind::tokens, 24, 51);
+  random_source source(52);
+  p.sequence_length.assign(num_requests, 64);
+  p.num_blocks = 4 * num_requests;
+  p.block_entries.resize(4 * num_requests);
+  std::iota(p.block_entries.begin(), p.block_entries.end(), 0);
+  source.shuffle(p.block_entries);
+  // Rows of requests at both ends, which 16 bits would confuse, in one group and in different ones.
+  p.row_request = {0,     65536, 1,     65537, 4463,  69999, 32767, 32768,
+                   69999, 65535, 65536, 4463,  70000, 65535, 0,     69998};
+  for (std::int32_t& entry : p.entries) {
+    entry = static_cast<std::int32_t>(source.below(64));
+  }
+  CHECK(plan_and_compare<qsa>(p) == "");
+}
+
 TEST_CASE("a report adds up over calls and names every reason", "[planner]") {
   planner_problem p =
       rows_of_pages({{0, 1}, {1, 2}, {2, 3}, {40}, {41}, {0, 5}, {6}, {7}, {8}}, 64);

@@ -19,6 +19,7 @@
 #include "support/bad_arguments.hpp"
 #include "support/captured_graph.cuh"
 #include "support/catch.hpp"
+#include "support/far_array.cuh"
 #include "support/make_problem.hpp"
 #include "support/policies.hpp"
 #include "support/prefill_run.cuh"
@@ -35,6 +36,7 @@ using pageunion::test::cache_fill;
 using pageunion::test::captured_graph;
 using pageunion::test::column_order;
 using pageunion::test::count_form;
+using pageunion::test::far_array;
 using pageunion::test::half_bits;
 using pageunion::test::half_value;
 using pageunion::test::host_problem;
@@ -331,7 +333,100 @@ TEST_CASE("cache blocks may lie 2^32 elements and more into the cache", "[prefil
   CHECK(call.device().output_bytes() == bytes);
 }
 
-TEST_CASE("rows may attend to 2,051 tokens", "[prefill]") {
+namespace {
+
+//! Moves an array of operands, [rows, heads], to where its rows (axis 0) or heads (axis 1) lie 2^32
+//! elements apart.
+//! @param view the array's, in args
+template <class View>
+far_array move_far(pageunion::prefill_args const& args, View& view, std::size_t axis,
+                   std::int32_t run_elements, std::size_t element_bytes) {
+  return far_array(
+      view.data,
+      {{args.rows.num_rows, &view.row_stride}, {args.attention.q.num_heads, &view.head_stride}},
+      axis, run_elements, element_bytes);
+}
+
+//! Moves a table, or its counts, to where its rows lie 2^32 elements apart.
+far_array move_far(std::int32_t const*& table, std::int32_t num_rows, std::int64_t& row_stride,
+                   std::int32_t width) {
+  return far_array(table, {{num_rows, &row_stride}}, 0, width, sizeof(std::int32_t));
+}
+
+//! Calls prefill() with such an array. False if there is no such array.
+bool require_right(prefill_run<wide_page_policy>& call, pageunion::prefill_args const& args,
+                   far_array const& far) {
+  if (!far.exists()) {
+    WARN("skipped: the device has too little memory");
+    return false;
+  }
+  REQUIRE(pageunion::prefill<wide_page_policy>(args, call.workspace(), call.workspace_size(),
+                                               nullptr) == status::ok);
+  far.copy_back();
+  CHECK(call.faults() == "");
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("rows and heads of q, out and lse may lie 2^32 elements apart", "[prefill][far]") {
+  problem_spec spec      = spec_of<wide_page_policy>();
+  route const wanted     = GENERATE(from_range(all_routes()));
+  std::string const name = GENERATE("q", "out", "lse");
+  std::size_t const axis = GENERATE(0u, 1u);
+  spec.num_rows          = 2;
+  CAPTURE(wanted, name, axis);
+  prefill_run<wide_page_policy> call(make_problem(spec), wanted);
+  call.poison();
+  pageunion::prefill_args args            = call.args();
+  pageunion::attention_operands& operands = args.attention;
+  if (name == "q") {
+    require_right(call, args, move_far(args, operands.q, axis, spec.head_dim, sizeof(__half)));
+  } else if (name == "out") {
+    require_right(call, args, move_far(args, operands.out, axis, spec.head_dim, sizeof(__half)));
+  } else {
+    require_right(call, args, move_far(args, operands.lse, axis, 1, sizeof(float)));
+  }
+}
+
+TEST_CASE("rows of tables and their counts may lie 2^32 elements apart", "[prefill][far]") {
+  problem_spec spec      = spec_of<wide_page_policy>();
+  route const wanted     = GENERATE(from_range(all_routes()));
+  std::string const name = GENERATE("tokens", "pages", "counts", "blocks");
+  spec.kind              = name == "pages" ? selection_kind::pages : selection_kind::tokens;
+  spec.counts            = name == "counts" ? count_form::array : count_form::none;
+  spec.num_rows          = 2;
+  spec.num_requests      = 2;
+  spec.lengths           = {150, 150};
+  spec.unmapped_blocks   = 0.5;
+  CAPTURE(wanted, name);
+  prefill_run<wide_page_policy> call(make_problem(spec), wanted);
+  pageunion::test::device_array report(std::vector<pageunion::plan_report>(1));
+  pageunion::test::device_array far_report(std::vector<pageunion::plan_report>(1));
+  call.report_to(report.as<pageunion::plan_report>());
+  REQUIRE(call.run() == status::ok);
+  REQUIRE(report.download<pageunion::plan_report>()[0].unmapped_block > 0);
+  call.report_to(far_report.as<pageunion::plan_report>());
+  call.poison();
+  pageunion::prefill_args args   = call.args();
+  pageunion::token_table& tokens = args.selected.tokens;
+  pageunion::page_table& pages   = args.selected.pages;
+  pageunion::block_table& blocks = args.attention.cache.blocks;
+  bool has_run                   = false;
+  if (name == "tokens") {
+    has_run =
+        require_right(call, args, move_far(tokens.tokens, 2, tokens.row_stride, tokens.width));
+  } else if (name == "pages") {
+    has_run = require_right(call, args, move_far(pages.pages, 2, pages.row_stride, pages.width));
+  } else if (name == "counts") {
+    has_run = require_right(call, args, move_far(tokens.counts, 2, tokens.count_stride, 1));
+  } else {
+    has_run = require_right(call, args, move_far(blocks.table, 2, blocks.row_stride, blocks.width));
+  }
+  CHECK((!has_run || report.download<unsigned char>() == far_report.download<unsigned char>()));
+}
+
+TEST_CASE("rows may attend to 2,051 tokens", "[prefill][production]") {
   problem_spec spec  = spec_of<qsa_policy>();
   route const wanted = GENERATE(from_range(all_routes()));
   spec.num_rows      = test_size(24, 9);
