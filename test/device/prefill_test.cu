@@ -32,6 +32,7 @@ using pageunion::route;
 using pageunion::selection_kind;
 using pageunion::status;
 using pageunion::test::all_routes;
+using pageunion::test::all_selection_forms;
 using pageunion::test::cache_fill;
 using pageunion::test::captured_graph;
 using pageunion::test::column_order;
@@ -109,8 +110,9 @@ TEMPLATE_TEST_CASE("the routes agree with each other", "[prefill]", qsa_policy, 
 TEST_CASE("prefill sees through whatever the rules drop", "[prefill]") {
   problem_spec spec    = spec_of<qsa_policy>();
   spec.seed            = GENERATE(1u, 2u);
-  spec.kind            = GENERATE(selection_kind::tokens, selection_kind::pages);
-  spec.counts          = GENERATE(count_form::none, count_form::array, count_form::column);
+  auto const form      = GENERATE(from_range(all_selection_forms()));
+  spec.kind            = form.kind;
+  spec.counts          = form.counts;
   route const wanted   = GENERATE(from_range(all_routes()));
   spec.num_rows        = 45;
   spec.num_requests    = 4;

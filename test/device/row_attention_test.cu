@@ -34,6 +34,7 @@ using pageunion::qsa_policy;
 using pageunion::row_geometry;
 using pageunion::selection_kind;
 using pageunion::status;
+using pageunion::test::all_selection_forms;
 using pageunion::test::captured_graph;
 using pageunion::test::column_order;
 using pageunion::test::count_form;
@@ -165,8 +166,9 @@ TEST_CASE("rows of no request between others are empty", "[row]") {
 TEST_CASE("row attention sees through whatever the rules drop", "[row]") {
   problem_spec spec    = spec_of<qsa_policy>();
   spec.seed            = GENERATE(1u, 2u);
-  spec.kind            = GENERATE(selection_kind::tokens, selection_kind::pages);
-  spec.counts          = GENERATE(count_form::none, count_form::array, count_form::column);
+  auto const form      = GENERATE(from_range(all_selection_forms()));
+  spec.kind            = form.kind;
+  spec.counts          = form.counts;
   spec.num_rows        = 30;
   spec.num_requests    = 4;
   spec.holes           = 0.2;

@@ -12,7 +12,7 @@
 #include "support/choose_pages.hpp"
 #include "support/make_problem.hpp"
 
-using pageunion::selection_kind;
+using pageunion::test::all_selection_forms;
 using pageunion::test::cache_fill;
 using pageunion::test::count_form;
 using pageunion::test::half_value;
@@ -108,8 +108,9 @@ TEST_CASE("the page drift gives the recorded overlaps", "[problems]") {
 
 TEST_CASE("each share of a specification makes what it names", "[problems]") {
   problem_spec spec    = small_spec();
-  spec.kind            = GENERATE(selection_kind::tokens, selection_kind::pages);
-  spec.counts          = GENERATE(count_form::none, count_form::array, count_form::column);
+  auto const form      = GENERATE(from_range(all_selection_forms()));
+  spec.kind            = form.kind;
+  spec.counts          = form.counts;
   spec.padding_rows    = 0.1;
   spec.odd_positions   = 0.2;
   spec.unmapped_blocks = 0.2;

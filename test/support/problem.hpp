@@ -33,6 +33,18 @@ enum class count_form {
   column,  //!< the column after the table's last
 };
 
+//! A form that a selection can have: a page table has no counts.
+struct selection_form {
+  selection_kind kind;
+  count_form counts;
+};
+inline std::vector<selection_form> all_selection_forms() {
+  return {{selection_kind::tokens, count_form::none},
+          {selection_kind::tokens, count_form::array},
+          {selection_kind::tokens, count_form::column},
+          {selection_kind::pages, count_form::none}};
+}
+
 //! Which request the rows belong to, in what order.
 enum class row_order {
   runs,      //!< the rows of a request are neighbours, by position
