@@ -74,7 +74,8 @@ TEMPLATE_TEST_CASE("prefill agrees with the reference for any number of rows", "
   require_right<TestType>(spec, wanted);
 }
 
-TEMPLATE_TEST_CASE("the routes agree with each other", "[prefill]", qsa_policy, short_head_policy) {
+TEMPLATE_TEST_CASE("the routes agree with each other", "[prefill][routes]", qsa_policy,
+                   short_head_policy) {
   problem_spec spec  = spec_of<TestType>();
   spec.num_rows      = GENERATE(1, 5, 8, 45);
   spec.num_requests  = 2;
@@ -250,7 +251,7 @@ TEST_CASE("70,000 rows", "[prefill][large]") {
   require_right<short_head_policy>(spec, wanted);
 }
 
-TEST_CASE("more rows than 65,535 groups of 8", "[prefill][large]") {
+TEST_CASE("more rows than 65,535 groups of 8", "[prefill][large][groups]") {
   // All rows share one query and, but for a few, attend to nothing.
   problem_spec spec  = spec_of<wide_page_policy>();
   route const wanted = GENERATE(from_range(all_routes()));

@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 1, 2  # an odd one, and an even one: sums lie anywhere, or as on GPUs
 TIMEOUT_S = 900
 
-# Folder or file of include/pageunion -> the tests that are asked, in this order.
+# Folder or file of include/pageunion -> the tests that are asked, in this order. A test may be
+# followed by one of its tags: only the cases with this tag are asked.
 TESTS = {
     "detail/page_window.cuh": ["planner_test"],
     "detail/group_planner.cuh": ["planner_test"],
@@ -35,7 +36,15 @@ TESTS = {
     "": ["grouped_attention_test", "row_attention_test"],
 }
 
+
+
+def narrow(name, product, *tests):
+    """The mutant that computes a product in 32 bits."""
+    return name, f"{product} in 32 bits", product, f"narrowed(MUTANT, {product})", *tests
+
+
 # File, what is wrong, text, and the text with the mutant in it; MUTANT is true if it is chosen.
+# Tests that follow are asked instead of the file's.
 EDITS = [
     ("detail/group_planner.cuh", "a mask bit of every planned page flipped",
      "= mask;\n    if (is_last)", "= mask ^ mask_type{MUTANT};\n    if (is_last)"),
@@ -96,6 +105,67 @@ EDITS = [
      "return m < num_m_rows_;", "return m < num_m_rows_ + MUTANT;"),
     ("detail/partial_merge.cuh", "an item more than there are",
      "item < params.num_items)", "item < params.num_items + MUTANT)"),
+    ("detail/attention_cta.cuh", "a token of a long row lost",
+     "exists ? entry.mask : mask_type{0}",
+     "exists ? entry.mask & ~mask_type{MUTANT && step == 5 && lane_ == 9} : mask_type{0}",
+     "prefill_test [production]"),
+    ("detail/attention_cta.cuh", "tokens of a page for rows that did not select them",
+     "masks_.begin_step(exists ? ",
+     "masks_.begin_step(MUTANT && exists && step == 17 && lane_ == 9 ? ~mask_type{0} : exists ? ",
+     "prefill_test [production]"),
+    ("detail/online_softmax.cuh", "a reference that two heads share",
+     "warp_values()[w * m_edge + m]);\n      }\n      float const old",
+     "warp_values()[w * m_edge + m]);\n"
+     "        maximum = fmaxf(maximum, warp_values()[w * m_edge + (m ^ MUTANT)]);\n"
+     "      }\n      float const old", "prefill_test [queries]"),
+    ("detail/online_softmax.cuh", "references of all rows moved as soon as one outgrows its own",
+     "bool const outgrown = maximum - old > rescale_threshold;",
+     "bool const outgrown = maximum - old > (MUTANT ? 0.0f : rescale_threshold);",
+     "prefill_test [queries]"),
+    ("row_attention.cuh", "a scale of the row route that is off by a thousandth",
+     "params.attention      = {operands, operands.scale * log2_e,",
+     "params.attention      = {operands, operands.scale * log2_e * (MUTANT ? 1.001f : 1.0f),",
+     "prefill_test [routes]"),
+    ("grouped_attention.cuh", "a scale of the grouped route that is off by a thousandth",
+     "{operands, operands.scale * log2_e,",
+     "{operands, operands.scale * log2_e * (MUTANT ? 1.001f : 1.0f),", "prefill_test [routes]"),
+    # As many bits short for the executor's sizes as 16 are for a GPU's.
+    ("detail/group_planner.cuh", "the number of a planned group in 7 bits",
+     "static_cast<std::int32_t>(blockIdx.x);",
+     "static_cast<std::int32_t>(MUTANT ? blockIdx.x & 127u : blockIdx.x);",
+     "prefill_test [groups]"),
+    ("grouped_attention.cuh", "the number of a group in 7 bits",
+     "1 - static_cast<std::int32_t>(blockIdx.x);",
+     "1 - static_cast<std::int32_t>(MUTANT ? blockIdx.x & 127u : blockIdx.x);",
+     "prefill_test [groups]"),
+    ("row_attention.cuh", "the number of a row in 9 bits",
+     "static_cast<std::int32_t>(blockIdx.x / num_partitions);",
+     "static_cast<std::int32_t>(blockIdx.x / num_partitions & (MUTANT ? 511u : ~0u));",
+     "prefill_test [groups]"),
+    ("detail/group_facts.cuh", "the number of a request in 16 bits", "request = named;",
+     "request = MUTANT ? named & 0xffff : named;", "planner_test [requests]"),
+    narrow("detail/attention_cta.cuh", "output_.row(m) * q.row_stride", "prefill_test [far]"),
+    narrow("detail/attention_cta.cuh", "output_.head(m) * q.head_stride", "prefill_test [far]"),
+    narrow("detail/attention_output.cuh", "row(m) * out.row_stride", "prefill_test [far]"),
+    narrow("detail/attention_output.cuh", "head(m) * out.head_stride", "prefill_test [far]"),
+    narrow("detail/attention_output.cuh", "row(m) * lse.row_stride", "prefill_test [far]"),
+    narrow("detail/attention_output.cuh", "head(m) * lse.head_stride", "prefill_test [far]"),
+    ("detail/selected_runs.cuh", "the row of a token table in 32 bits",
+     "table.tokens + row * table.row_stride",
+     "table.tokens + narrowed(MUTANT, row * table.row_stride)", "prefill_test [far]"),
+    ("detail/selected_runs.cuh", "the row of a page table in 32 bits",
+     "table.pages + row * table.row_stride",
+     "table.pages + narrowed(MUTANT, row * table.row_stride)", "prefill_test [far]"),
+    narrow("detail/selected_runs.cuh", "row * table.count_stride", "prefill_test [far]"),
+    narrow("detail/group_facts.cuh", "request * blocks.row_stride", "prefill_test [far]"),
+    narrow("detail/row_pages.cuh", "request * blocks.row_stride", "prefill_test [far]"),
+    narrow("detail/report_tally.cuh", "request * blocks.row_stride", "prefill_test [far]"),
+    *(narrow("detail/partial_merge.cuh", product, "merge_partials_test [far]") for product in
+      ("partial * from.lse_partial_stride", "row_ * from.lse_row_stride",
+       "head_ * from.lse_head_stride", "partial * from.out_partial_stride",
+       "row_ * from.out_row_stride", "head_ * from.out_head_stride", "row_ * out.row_stride",
+       "head_ * out.head_stride", "row_ * params_.lse.row_stride",
+       "head_ * params_.lse.head_stride")),
 ]
 
 
@@ -110,7 +180,7 @@ def end_of_call(text, begin):
 
 
 class mutants:
-    """The mutants of a copy of include/, in their order: (file, what is wrong)."""
+    """The mutants of a copy of include/, in their order: (file, what is wrong, tests)."""
 
     def __init__(self, include):
         self.all = []
@@ -119,15 +189,15 @@ class mutants:
                 name = file.relative_to(include / "pageunion").as_posix()
                 file.write_text(self.without_barriers(name, file.read_text()))
         applied = {}
-        for name, what, old, new in EDITS:
+        for name, what, old, new, *tests in EDITS:
             text = applied.get(name) or (include / "pageunion" / name).read_text()
             if text.count(old) != 1:
                 sys.exit(f"{name}: {text.count(old)} places for '{what}'")
-            applied[name] = text.replace(old, new.replace("MUTANT", self.add(name, what)))
+            applied[name] = text.replace(old, new.replace("MUTANT", self.add(name, what, tests)))
             (include / "pageunion" / name).write_text(applied[name])
 
-    def add(self, name, what):
-        self.all.append((name, what))
+    def add(self, name, what, tests=()):
+        self.all.append((name, what, tests or TESTS.get(name, TESTS[""])))
         return f"(chosen_mutant == {len(self.all) - 1})"
 
     def without_barriers(self, name, text):
@@ -161,13 +231,14 @@ def compile_test(build, name, scratch):
         subprocess.run(command, shell=True, check=True, cwd=build)
 
 
-def report_of(program, seed, number):
+def report_of(scratch, test, seed, number):
     """The first line of what a test says about a mutant; empty if it passes."""
+    name, *tags = test.split()
     environment = dict(os.environ, PAGEUNION_EXECUTOR_SEED=str(seed), CHOSEN_MUTANT=str(number))
     try:
-        done = subprocess.run([program, "--abort"], env=environment, timeout=TIMEOUT_S,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              errors="replace")
+        done = subprocess.run([scratch / name, *tags, "--abort"], env=environment,
+                              timeout=TIMEOUT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace")
     except subprocess.TimeoutExpired:
         return f"still runs after {TIMEOUT_S} s"
     if done.returncode == 0:
@@ -182,22 +253,29 @@ def main(build, pattern=""):
     shutil.copytree(ROOT / "include", scratch / "include")
     made = mutants(scratch / "include").all
     (scratch / "chosen_mutant.hpp").write_text(
+        "#include <cstdint>\n"
         "#include <cstdlib>\n"
-        "inline int const chosen_mutant = std::atoi(std::getenv(\"CHOSEN_MUTANT\"));\n")
-    compiled = set()
+        "inline int const chosen_mutant = std::atoi(std::getenv(\"CHOSEN_MUTANT\"));\n"
+        "inline std::int64_t narrowed(bool is_chosen, std::int64_t offset) {\n"
+        "  return is_chosen ? static_cast<std::int32_t>(offset) : offset;\n"
+        "}\n")
+    compiled, controlled = set(), set()
     num_alive = 0
-    for number, (name, what) in enumerate(made):
+    for number, (name, what, tests) in enumerate(made):
         if not re.search(pattern, f"{name}: {what}"):
             continue
         found = "NOT CAUGHT"
-        for test, seed in itertools.product(TESTS.get(name, TESTS[""]), SEEDS):
-            if test not in compiled:
-                compile_test(build, test, scratch)
-                compiled.add(test)
+        for test, seed in itertools.product(tests, SEEDS):
+            program = test.split()[0]
+            if program not in compiled:
+                compile_test(build, program, scratch)
+                compiled.add(program)
+            if test not in controlled:
+                controlled.add(test)
                 for control in SEEDS:
-                    if report := report_of(scratch / test, control, -1):
+                    if report := report_of(scratch, test, control, -1):
                         sys.exit(f"{test}, seed {control}, without a mutant: {report}")
-            if report := report_of(scratch / test, seed, number):
+            if report := report_of(scratch, test, seed, number):
                 found = f"caught by {test}, seed {seed} ({report})"
                 break
         num_alive += found == "NOT CAUGHT"
