@@ -8,7 +8,7 @@ that every test is compiled once. Prints "mutant: caught by TEST, seed SEED (rep
 NOT CAUGHT" for those that PATTERN matches. Fails if a mutant is not caught, or a test finds fault
 with none.
 
-It is no part of ctest: it takes a quarter of an hour of one core. Run it after a change of the
+It is no part of ctest: it takes twenty minutes of one core. Run it after a change of the
 executor, of a device test or of a kernel's barriers."""
 
 import itertools
