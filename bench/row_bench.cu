@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! The row route's ground: 1 to 256 rows at the end of 8,192 tokens, from one request and from many,
+//! The row route's ground: 1 to 512 rows at the end of 8,192 tokens, from one request and from many,
 //! and up to 1,024 rows of requests that have 1 to 16 of them, by each route. The automatic route's
 //! rule comes from these sweeps. And the merging of partial results alone, as shards of a cache give
 //! them.
@@ -37,7 +37,7 @@ void add_routes(std::vector<bench_case>& cases, std::string const& name,
 }
 
 void sweep_rows(std::vector<bench_case>& cases, char const* name, int most_requests) {
-  for (int const rows : {1, 2, 3, 5, 8, 12, 16, 24, 33, 64, 96, 128, 256}) {
+  for (int const rows : {1, 2, 3, 5, 8, 12, 16, 24, 33, 64, 96, 128, 256, 320, 384, 512}) {
     workload_shape shape = *named_workload("verify");
     shape.num_requests   = std::min(rows, most_requests);
     shape.num_rows       = rows / shape.num_requests * shape.num_requests;

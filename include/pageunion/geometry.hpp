@@ -37,12 +37,13 @@ struct qsa_policy {
   static constexpr int lane_vectors     = 4;     //!< 16-byte loads of a lane in flight
   static constexpr int ctas_per_sm      = 2;     //!< attention CTAs that must fit on an SM
   static constexpr int partition_tokens = 1024;  //!< selected tokens of a row-attention CTA
-  //! Up to this many (row, KV head) pairs per SM, and up to row_route_rows rows, automatic routing
-  //! takes row attention. Chosen by bench/row_bench on an H200, 2026-11-30: its 132 SMs take 256 rows
-  //! in 0.139 ms one by one and in 0.169 ms grouped; grouping wins from some 330 rows on.
-  static constexpr int row_route_rows_per_sm = 2;
-  static constexpr int row_route_rows        = 1024;
-  using cache_element                        = __half;  //!< element of K and V
+  //! Automatic routing takes row attention up to this many (row, KV head) pairs per SM and per request
+  //! that the rows of a group come from, and up to row_route_rows rows. Chosen by bench/row_bench on an
+  //! H200 of 132 SMs, 2026-11-30: grouping wins from some 330 rows of one request on; 640 rows of 128
+  //! requests take 0.35 ms one by one and 0.57 ms grouped, 512 rows of 64 requests 0.27 and 0.25 ms.
+  static constexpr double row_route_rows_per_sm = 2.4;
+  static constexpr int row_route_rows           = 1024;
+  using cache_element                           = __half;  //!< element of K and V
 };
 
 //! How many rows a group of a shape may have. A shape is the part of a policy that the model gives:

@@ -229,7 +229,9 @@ template <class Policy = qsa_policy>
 //!   out[r, h] = sum over t in S(r) of softmax(scale * q[r, h] . k[t, g]) * v[t, g]
 //!   lse[r, h] = log(sum over t in S(r) of exp(scale * q[r, h] . k[t, g]))
 //! A row with an empty S(r) gets out = +0 and lse = -inf. What is in S(r), and what is dropped, is said
-//! in rules.hpp; nothing outside S(r), NaN included, changes a bit of the row's result.
+//! in rules.hpp; nothing outside S(r), NaN included, changes a bit of the row's result. Inf and NaN inside
+//! act as in IEEE arithmetic, but for a head whose scores are all -inf, which has no softmax: its lse is
+//! -inf and its out unspecified.
 //!
 //! Shapes, strides, alignment: at the members of prefill_args. Device memory throughout.
 //! Units: lengths and strides in elements, sizes in bytes, `scale` dimensionless.

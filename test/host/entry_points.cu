@@ -124,11 +124,11 @@ TEST_CASE("automatic routing weighs rows and KV heads against SMs and requests",
     std::int32_t rows, requests, kv_heads;
     bool by_row;
   };
-  // 80 SMs take 160 pairs of one request. Of 64 requests of 5 rows, a group has 1 + 7 * 63 / 320.
+  // 80 SMs take 192 pairs of one request. Of 64 requests of 5 rows, a group has 1 + 7 * 63 / 320.
   auto const shape = GENERATE(
-      call_shape{0, 0, 1, true}, call_shape{160, 1, 1, true}, call_shape{161, 1, 1, false},
-      call_shape{80, 1, 2, true}, call_shape{81, 1, 2, false}, call_shape{320, 64, 1, true},
-      call_shape{320, 32, 1, false}, call_shape{161, 0, 1, false}, call_shape{1024, 1024, 1, true},
+      call_shape{0, 0, 1, true}, call_shape{192, 1, 1, true}, call_shape{193, 1, 1, false},
+      call_shape{96, 1, 2, true}, call_shape{97, 1, 2, false}, call_shape{320, 64, 1, true},
+      call_shape{320, 16, 1, false}, call_shape{193, 0, 1, false}, call_shape{1024, 1024, 1, true},
       call_shape{1024, 1 << 30, 1, true}, call_shape{1024, 1024, 2, false});
   CAPTURE(shape.rows, shape.requests, shape.kv_heads);
   CHECK(pageunion::detail::is_faster_by_row<qsa_policy>(shape.rows, shape.requests, shape.kv_heads,
