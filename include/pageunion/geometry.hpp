@@ -39,8 +39,8 @@ struct qsa_policy {
   static constexpr int partition_tokens = 1024;  //!< selected tokens of a row-attention CTA
   //! Automatic routing takes row attention up to this many (row, KV head) pairs per SM and per request
   //! that the rows of a group come from, and up to row_route_rows rows. Chosen by bench/row_bench on an
-  //! H200 of 132 SMs, 2026-11-30: grouping wins from some 330 rows of one request on; 640 rows of 128
-  //! requests take 0.35 ms one by one and 0.57 ms grouped, 512 rows of 64 requests 0.27 and 0.25 ms.
+  //! H200 of 132 SMs, 2026-11-30: 256 rows of one request take 0.14 ms one by one and 0.17 ms grouped, 320
+  //! rows 0.18 and 0.17 ms; 640 rows of 128 requests 0.35 and 0.56 ms, 512 rows of 64 0.27 and 0.25 ms.
   static constexpr double row_route_rows_per_sm = 2.4;
   static constexpr int row_route_rows           = 1024;
   using cache_element                           = __half;  //!< element of K and V
