@@ -27,6 +27,8 @@ struct sm70_limits {
 //! QSA of Qwen3.8-Flash-Next: pages of 4 tokens, 6 query heads on a KV head of 256 elements.
 //! A policy is what a person may change, with nothing derived. Policies that differ in group_rows,
 //! warps, warp_tiles or ctas_per_sm alone give the same result within the accuracy of prefill().
+//! group_rows to ctas_per_sm were chosen by bench/attention_compare on an H200, 2026-11-29, and by the
+//! V100 sheet of bench/attention_designs.md.
 struct qsa_policy {
   static constexpr int page_tokens      = 4;     //!< tokens of a page
   static constexpr int group_rows       = 8;     //!< adjacent rows that share loaded pages

@@ -20,7 +20,8 @@
 
 namespace pageunion::detail {
 
-//! Sizes of a planning CTA, one warp per row. Chosen on an H200 with figures of bench/planner_designs.md.
+//! Sizes of a planning CTA, one warp per row. Chosen on an H200, 2026-11-30, with figures of
+//! bench/planner_designs.md.
 template <class Geometry>
 struct planner_shape {
   //! Bytes of windows and lists. With 31 KiB, three CTAs of eight rows share a V100's SM.
