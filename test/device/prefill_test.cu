@@ -198,6 +198,24 @@ TEST_CASE("a row may attend to one token, the last one of a whole page", "[prefi
   CHECK(call.faults() == "");
 }
 
+TEST_CASE("a cache of no blocks may be null and leaves every row empty", "[prefill]") {
+  problem_spec spec  = spec_of<qsa_policy>();
+  route const wanted = GENERATE(from_range(all_routes()));
+  spec.num_rows      = 11;
+  CAPTURE(wanted);
+  prefill_run<qsa_policy> call(make_problem(spec), wanted);
+  call.poison();
+  pageunion::prefill_args args    = call.args();
+  args.attention.cache.num_blocks = 0;
+  args.attention.cache.k          = nullptr;
+  args.attention.cache.v          = nullptr;
+  REQUIRE(pageunion::prefill<qsa_policy>(args, call.workspace(), call.workspace_size(), nullptr) ==
+          status::ok);
+  std::vector<double> const out = call.device().out(), lse = call.device().lse();
+  CHECK(std::all_of(out.begin(), out.end(), [](double x) { return x == 0 && !std::signbit(x); }));
+  CHECK(std::all_of(lse.begin(), lse.end(), [](double x) { return x < 0 && std::isinf(x); }));
+}
+
 TEST_CASE("all rows may be empty", "[prefill]") {
   problem_spec spec  = spec_of<qsa_policy>();
   route const wanted = GENERATE(from_range(all_routes()));

@@ -181,10 +181,11 @@ void make_tensors(host_problem& p) {
   p.v_strides                       = p.k_strides;
   p.v_first                         = is_interleaved ? dim : 0;
 
-  // Never null: device code adds to the pointers, and follows them only if there is a cache block.
-  std::size_t const cache_size = size_of(std::max(p.num_blocks, 1), p.k_strides.block);
-  p.q_data                     = halves(size_of(p.spec.num_rows, p.q_row_stride));
-  p.k_data                     = halves(cache_size);
+  // Null without a cache block, but for V that begins inside K's array.
+  std::size_t const cache_size =
+      size_of(std::max(p.num_blocks, is_interleaved ? 1 : 0), p.k_strides.block);
+  p.q_data = halves(size_of(p.spec.num_rows, p.q_row_stride));
+  p.k_data = halves(cache_size);
   if (!is_interleaved) {
     p.v_data = halves(cache_size);
     std::reverse(p.v_data.begin(), p.v_data.end());

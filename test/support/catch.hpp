@@ -17,7 +17,11 @@
 
 namespace pageunion::test {
 
+#if __has_include(<catch2/catch_test_macros.hpp>)
 using Catch::Approx;
+#else
+using Catch::Detail::Approx;
+#endif
 
 //! Matches texts that contain another: version 3 has given the old name to ranges.
 inline auto contains_text(std::string const& text) {
