@@ -644,6 +644,18 @@ TEST_CASE("a captured call replays with what the arrays hold then", "[prefill][g
   }
 }
 
+namespace {
+
+//! Policies that group sooner: by the number of rows, and by what SMs take. Nothing is launched with them.
+struct two_row_policy : qsa_policy {
+  static constexpr int row_route_rows = 2;
+};
+struct eager_policy : qsa_policy {
+  static constexpr double row_route_rows_per_sm = 1e-4;
+};
+
+}  // namespace
+
 TEST_CASE("prefill says which route it took", "[prefill]") {
   prefill_run<qsa_policy> chosen(make_problem(spec_of<qsa_policy>()), route::automatic);
   REQUIRE(chosen.run() == status::ok);
@@ -651,11 +663,11 @@ TEST_CASE("prefill says which route it took", "[prefill]") {
   CHECK(chosen.info().route == route::row);  // so few rows leave SMs of any device idle
   CHECK(std::string(chosen.info().reason) != "");
 
-  problem_spec many = spec_of<qsa_policy>();
-  many.num_rows     = qsa_policy::row_route_rows + 1;
-  prefill_run<qsa_policy> grouped(make_problem(many), route::automatic);
-  REQUIRE(grouped.run() == status::ok);
-  CHECK(grouped.info().route == route::grouped);
+  pageunion::prefill_info info;
+  REQUIRE(pageunion::detail::choose_route<two_row_policy>(chosen.args(), info) == status::ok);
+  CHECK(info.route == route::grouped);
+  REQUIRE(pageunion::detail::choose_route<eager_policy>(chosen.args(), info) == status::ok);
+  CHECK(info.route == route::grouped);
 
   route const wanted = GENERATE(from_range(all_routes()));
   prefill_run<qsa_policy> asked(make_problem(spec_of<qsa_policy>()), wanted);
@@ -688,6 +700,24 @@ TEST_CASE("prefill reports what it saw", "[prefill]") {
   CHECK(report.empty_rows == 2 * num_empty);
   CHECK(counters.is_guarded());
 }
+
+#ifdef PAGEUNION_EXECUTOR  // its devices have as much shared memory as a test wants
+TEST_CASE("a device too small for the attention is refused before the planner is enqueued",
+          "[prefill][arguments]") {
+  prefill_run<qsa_policy> call(make_problem(spec_of<qsa_policy>()), route::grouped);
+  pageunion::test::device_array report(std::vector<pageunion::plan_report>(1));
+  call.report_to(report.as<pageunion::plan_report>());
+  call.poison();
+  std::size_t const all = executor::max_smem;
+  executor::max_smem =
+      pageunion::detail::grouped_attention_smem_bytes<pageunion::geometry<qsa_policy>> - 1;
+  status const answer = call.enqueue(nullptr);
+  executor::max_smem  = all;
+  CHECK(answer == status::unsupported_device);
+  CHECK(call.device().is_output_untouched());
+  CHECK(report.download<pageunion::plan_report>()[0].rows == 0);
+}
+#endif
 
 TEST_CASE("a bad argument is named, nothing is enqueued and outputs stay as they were",
           "[prefill][arguments]") {
