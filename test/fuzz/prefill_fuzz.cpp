@@ -181,7 +181,7 @@ void make_tensors(host_problem& p) {
   p.v_strides                       = p.k_strides;
   p.v_first                         = is_interleaved ? dim : 0;
 
-  // Null without a cache block, but for V that begins inside K's array.
+  // At least one block where V begins inside K's array: the host's views point there.
   std::size_t const cache_size =
       size_of(std::max(p.num_blocks, is_interleaved ? 1 : 0), p.k_strides.block);
   p.q_data = halves(size_of(p.spec.num_rows, p.q_row_stride));

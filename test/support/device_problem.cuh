@@ -50,7 +50,15 @@ class device_problem {
   host_problem const& host() const { return host_; }
   batch rows() const { return host_.rows(arrays()); }
   selection selected() const { return host_.selected(arrays()); }
-  attention_operands operands() const { return host_.operands(arrays()); }
+  //! Without a cache block K and V are null, which is legal then.
+  attention_operands operands() const {
+    attention_operands all = host_.operands(arrays());
+    if (host_.num_blocks == 0) {
+      all.cache.k = nullptr;
+      all.cache.v = nullptr;
+    }
+    return all;
+  }
 
   void poison_outputs() {
     out_.poison();
