@@ -74,9 +74,9 @@ constexpr bool may_take_row_route(prefill_args const& args) noexcept {
          (args.route == route::automatic && may_go_by_row<Policy>(args.rows.num_rows));
 }
 
-//! True if row attention is the faster one for few enough rows: until its CTAs, which are short, fill
-//! the device more than once or so. A group's CTA takes the longer the more requests its rows come
-//! from, since rows of different requests share no pages.
+//! True if row attention is likely to be faster than grouping. Its CTAs are short: it wins until they
+//! fill the device more than once or so, and later where the rows of a group come from many requests,
+//! whose pages nobody shares and the group's CTA goes through one after the other.
 template <class Policy>
 constexpr bool is_faster_by_row(std::int32_t num_rows, std::int32_t num_requests,
                                 std::int32_t num_kv_heads, int num_sms) noexcept {
