@@ -291,7 +291,8 @@ template <class Geometry>
 }
 
 //! Sparse attention of rows one by one: the same results as the grouped attention of a plan, without a
-//! plan, as long as max_pages is true (selection.hpp). For few rows, or rows of many requests, which share no pages.
+//! plan, as long as max_pages is true (selection.hpp). For few rows, or rows of many requests, which
+//! share no pages.
 //!
 //! Formula, shapes, units and accuracy: those of prefill(). One CTA per row, KV head and partition of
 //! partition_tokens tokens; the partitions' results are merged by a second kernel. There are
