@@ -228,11 +228,19 @@ void require_right(merge_run<wide_page_policy>& call, partial_view const& partia
 
 TEST_CASE("partials, rows and heads may lie 2^32 elements apart", "[merge][far]") {
   merge_spec spec;
-  spec.num_partials      = 2;
-  spec.num_rows          = 2;
-  spec.num_heads         = 2;
-  std::string const name = GENERATE("partial out", "partial lse", "out", "lse");
-  std::size_t const axis = GENERATE(0u, 1u, 2u);
+  spec.num_partials = 2;
+  spec.num_rows     = 2;
+  spec.num_heads    = 2;
+  struct array_axis {
+    char const* name;
+    std::size_t axis;
+  };
+  auto const generated = GENERATE(
+      array_axis{"partial out", 0}, array_axis{"partial out", 1}, array_axis{"partial out", 2},
+      array_axis{"partial lse", 0}, array_axis{"partial lse", 1}, array_axis{"partial lse", 2},
+      array_axis{"out", 0}, array_axis{"out", 1}, array_axis{"lse", 0}, array_axis{"lse", 1});
+  std::string const name = generated.name;
+  std::size_t const axis = generated.axis;
   CAPTURE(name, axis);
   merge_run<wide_page_policy> call{host_partials<wide_page_policy::head_dim>(spec)};
   call.poison();
@@ -252,12 +260,12 @@ TEST_CASE("partials, rows and heads may lie 2^32 elements apart", "[merge][far]"
         {{2, &from.lse_partial_stride}, {2, &from.lse_row_stride}, {2, &from.lse_head_stride}},
         axis, 1, sizeof(float));
     require_right(call, from, out, lse, far);
-  } else if (name == "out" && axis > 0) {
-    far_array const far(out.data, {{2, &out.row_stride}, {2, &out.head_stride}}, axis - 1, head_dim,
+  } else if (name == "out") {
+    far_array const far(out.data, {{2, &out.row_stride}, {2, &out.head_stride}}, axis, head_dim,
                         sizeof(float));
     require_right(call, from, out, lse, far);
-  } else if (name == "lse" && axis > 0) {
-    far_array const far(lse.data, {{2, &lse.row_stride}, {2, &lse.head_stride}}, axis - 1, 1,
+  } else {
+    far_array const far(lse.data, {{2, &lse.row_stride}, {2, &lse.head_stride}}, axis, 1,
                         sizeof(float));
     require_right(call, from, out, lse, far);
   }

@@ -253,13 +253,13 @@ TEST_CASE("a context may exceed what is looked at in one go", "[row]") {
   require_right<short_head_policy>(long_context(spec, length, pages));
 }
 
-TEST_CASE("a token at the end of int32 is attended to", "[row]") {
+TEST_CASE("a token at the end of int32 is attended to", "[row][limits]") {
   problem_spec spec = spec_of<short_head_policy>();
   spec.num_rows     = 1;
   spec.unselected   = pageunion::test::cache_fill::values;
   host_problem p    = make_problem(spec);
   // One physical block serves all. The last window of tokens ends past int32.
-  p.spec.block_tokens = test_size(1 << 16, 1 << 10);
+  p.spec.block_tokens = 1 << 16;
   p.num_blocks        = 1;
   p.table_width       = 32767;
   p.table_stride      = 32767;

@@ -129,6 +129,10 @@ EDITS = [
      "detail::scale_of_base_two(operands.scale),",
      "detail::scale_of_base_two(operands.scale) * (MUTANT ? 1.001f : 1.0f),",
      "prefill_test [routes]"),
+    ("detail/row_pages.cuh", "a window after the last, past int32",
+     "begin < end_; begin += window_tokens",
+     "begin < end_;\n         begin = MUTANT ? static_cast<std::int32_t>(begin + window_tokens)\n"
+     "                        : begin + window_tokens", "row_attention_test [limits]"),
     ("prefill.cuh", "a device that is too small found so after the planner",
      "shape.num_groups > 0 ? detail", "shape.num_groups > 0 && !MUTANT ? detail",
      "prefill_test [arguments]"),
