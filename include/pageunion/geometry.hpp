@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace pageunion {
+#include <pageunion/version.hpp>
+
+PAGEUNION_NAMESPACE_BEGIN
 
 //! Limits of the hardware that the kernels are built for.
 //! Source: CUDA C++ Programming Guide, "Features and Technical Specifications", compute capability
@@ -203,4 +205,4 @@ struct row_policy : Policy {
 template <class Geometry>
 using row_geometry = geometry<row_policy<typename Geometry::policy>>;
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

@@ -17,9 +17,7 @@
 #include <pageunion/plan.hpp>
 #include <pageunion/status.hpp>
 
-namespace pageunion {
-
-namespace detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! The pages of one group, straight from the plan. Where they are is found anew for every step: in the
 //! attention's loop every register counts.
@@ -97,7 +95,8 @@ template <class Geometry>
                {range_of(operands.lse, num_rows, q.num_heads), status::overlapping_lse}});
 }
 
-}  // namespace detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END
+PAGEUNION_DEVICE_NAMESPACE_BEGIN
 
 //! Attention of groups of rows over the pages of a plan: prefill()'s second half.
 //!
@@ -125,4 +124,4 @@ template <class Geometry>
           {operands, detail::scale_of_base_two(operands.scale), num_rows}, planned});
 }
 
-}  // namespace pageunion
+PAGEUNION_DEVICE_NAMESPACE_END

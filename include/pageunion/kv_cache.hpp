@@ -9,7 +9,9 @@
 
 #include <cstdint>
 
-namespace pageunion {
+#include <pageunion/version.hpp>
+
+PAGEUNION_NAMESPACE_BEGIN
 
 //! Maps a request's logical cache blocks to physical ones.
 struct block_table {
@@ -58,4 +60,4 @@ __host__ __device__ constexpr std::int64_t kv_offset(kv_strides const& strides, 
   return block * strides.block + token_in_block * strides.token + kv_head * strides.head;
 }
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

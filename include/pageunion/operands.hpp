@@ -11,7 +11,7 @@
 
 #include <pageunion/kv_cache.hpp>
 
-namespace pageunion {
+PAGEUNION_NAMESPACE_BEGIN
 
 //! Element of the output.
 enum class element_type : int { f16, f32 };
@@ -75,4 +75,4 @@ struct partial_view {
   std::int64_t lse_head_stride    = 1;   //!< between two heads
 };
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

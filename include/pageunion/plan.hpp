@@ -11,7 +11,7 @@
 
 #include <pageunion/geometry.hpp>
 
-namespace pageunion {
+PAGEUNION_NAMESPACE_BEGIN
 
 //! Bytes that the address of a workspace, and of each array in it, is a multiple of: what cudaMalloc
 //! guarantees.
@@ -103,4 +103,4 @@ struct plan_report {
   unsigned long long histogram[num_bins];  //!< groups by union size
 };
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

@@ -20,9 +20,7 @@
 #include <pageunion/selection.hpp>
 #include <pageunion/status.hpp>
 
-namespace pageunion {
-
-namespace detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! Everything that make_plan() refuses, before anything is enqueued.
 template <class Geometry>
@@ -126,7 +124,8 @@ template <class Geometry, class Shape = planner_shape<Geometry>>
                                                report, stream);
 }
 
-}  // namespace detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END
+PAGEUNION_DEVICE_NAMESPACE_BEGIN
 
 //! Plans groups of rows: for each group, the pages that its rows chose, each once, with the rows and
 //! tokens that attend to it.
@@ -162,4 +161,4 @@ template <class Geometry>
              : checked;
 }
 
-}  // namespace pageunion
+PAGEUNION_DEVICE_NAMESPACE_END

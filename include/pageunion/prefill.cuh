@@ -24,7 +24,7 @@
 #include <pageunion/status.hpp>
 #include <pageunion/workspace.hpp>
 
-namespace pageunion {
+PAGEUNION_NAMESPACE_BEGIN
 
 //! How a call is computed. Every route gives the same result within the accuracy of prefill(), as long as
 //! max_pages is true (selection.hpp).
@@ -50,7 +50,8 @@ struct prefill_info {
   char const* reason     = "";                           //!< one sentence, static storage
 };
 
-namespace detail {
+PAGEUNION_NAMESPACE_END
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! Everything of a workspace that follows from the shapes of a call and the routes that it may take.
 struct prefill_shape {
@@ -178,7 +179,8 @@ template <class Policy>
   return status::ok;
 }
 
-}  // namespace detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END
+PAGEUNION_DEVICE_NAMESPACE_BEGIN
 
 //! Bytes of workspace that prefill() needs for calls of these shapes, and by the route asked for.
 //! No memory is looked at.
@@ -287,4 +289,4 @@ template <class Policy = qsa_policy>
              : outcome;
 }
 
-}  // namespace pageunion
+PAGEUNION_DEVICE_NAMESPACE_END

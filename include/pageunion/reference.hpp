@@ -23,7 +23,7 @@
 #include <pageunion/operands.hpp>
 #include <pageunion/selection.hpp>
 
-namespace pageunion {
+PAGEUNION_NAMESPACE_BEGIN
 
 //! What the reference computed, rows in the order in which they were asked for.
 struct reference_result {
@@ -96,7 +96,8 @@ inline std::vector<std::int32_t> reference_tokens(batch const& rows, selection c
   return tokens;
 }
 
-namespace detail {
+PAGEUNION_NAMESPACE_END
+PAGEUNION_DETAIL_NAMESPACE_BEGIN
 
 //! Exact value of a half, by its bits: sign, 5 bits of exponent with bias 15, 10 of fraction.
 inline double reference_value(__half half) noexcept {
@@ -310,7 +311,8 @@ void reference_over_threads(batch const& rows, selection const& selected,
   }
 }
 
-}  // namespace detail
+PAGEUNION_DETAIL_NAMESPACE_END
+PAGEUNION_NAMESPACE_BEGIN
 
 //! Attention of every row of a batch, in double precision on the host.
 //!
@@ -347,4 +349,4 @@ inline void reference_rows(batch const& rows, selection const& selected,
                                  num_threads);
 }
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

@@ -8,9 +8,7 @@
 
 #include <pageunion/plan.hpp>
 
-namespace pageunion {
-
-namespace detail {
+PAGEUNION_DETAIL_NAMESPACE_BEGIN
 
 //! "label   count   share": the share of `whole`, left out if there is no whole.
 inline void append_count(std::string& text, char const* label, unsigned long long count,
@@ -60,7 +58,8 @@ inline void append_histogram(std::string& text, plan_report const& report) {
   }
 }
 
-}  // namespace detail
+PAGEUNION_DETAIL_NAMESPACE_END
+PAGEUNION_NAMESPACE_BEGIN
 
 //! A report as a table of lines: rows, entries and why they were dropped, unions and their sizes.
 //! @param report in host memory
@@ -87,4 +86,4 @@ inline std::string format_report(plan_report const& report) {
   return text;
 }
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

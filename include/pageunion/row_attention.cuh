@@ -27,7 +27,7 @@
 #include <pageunion/selection.hpp>
 #include <pageunion/status.hpp>
 
-namespace pageunion {
+PAGEUNION_DEVICE_NAMESPACE_BEGIN
 
 //! Partitions that row_attention() splits each row of a call into, from shapes alone: at least 1.
 template <class Geometry>
@@ -39,7 +39,8 @@ constexpr std::int32_t num_partitions(selection const& selected, kv_cache const&
   return static_cast<std::int32_t>(full + (has_remainder || full == 0 ? 1 : 0));
 }
 
-namespace detail {
+PAGEUNION_DEVICE_NAMESPACE_END
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 template <class Table>
 struct row_attention_params {
@@ -252,7 +253,8 @@ template <int HeadDim>
                          {range_of(lse, num_rows, num_heads), status::overlapping_lse}});
 }
 
-}  // namespace detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END
+PAGEUNION_DEVICE_NAMESPACE_BEGIN
 
 //! Merges partial results of the same rows and heads over disjoint sets of tokens into the result over
 //! all of the tokens: the partitions of a row, or the shards of a cache that several GPUs hold.
@@ -337,4 +339,4 @@ template <class Geometry>
                                             operands.out, operands.lse, stream);
 }
 
-}  // namespace pageunion
+PAGEUNION_DEVICE_NAMESPACE_END

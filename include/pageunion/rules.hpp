@@ -11,7 +11,7 @@
 #include <pageunion/kv_cache.hpp>
 #include <pageunion/selection.hpp>
 
-namespace pageunion {
+PAGEUNION_NAMESPACE_BEGIN
 
 //! Why an entry of a selection was dropped. The first reason that holds, in this order.
 enum class drop_reason : int {
@@ -91,4 +91,4 @@ constexpr std::int64_t max_pages_per_row(selection const& selected, int page_tok
   return listed < mapped ? listed : mapped;
 }
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

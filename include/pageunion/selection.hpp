@@ -6,7 +6,9 @@
 
 #include <cstdint>
 
-namespace pageunion {
+#include <pageunion/version.hpp>
+
+PAGEUNION_NAMESPACE_BEGIN
 
 //! The rows of one call.
 struct batch {
@@ -54,4 +56,4 @@ struct selection {
   selection(page_table const& table) : kind(selection_kind::pages), pages(table) {}
 };
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

@@ -3,7 +3,9 @@
 //! Room 0. What a host function can answer, one enumerator per cause. Knows nothing else.
 #pragma once
 
-namespace pageunion {
+#include <pageunion/version.hpp>
+
+PAGEUNION_NAMESPACE_BEGIN
 
 //! Result of every host function that can fail. Each cause names the argument that was wrong.
 //! Nothing was enqueued and nothing was written unless the result is ok or cuda_error.
@@ -215,4 +217,4 @@ constexpr char const* to_string(status s) noexcept {
   return "not an enumerator of status";
 }
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

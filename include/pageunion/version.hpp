@@ -2,8 +2,59 @@
 //! @file
 //! Room 0. The library's version, here and nowhere else: CMakeLists.txt reads these lines.
 //! While the major version is 0, a change of the minor version may change the interface.
+//! Beside it the namespaces that carry the version, and the library's only macros.
 #pragma once
 
 #define PAGEUNION_VERSION_MAJOR 0
 #define PAGEUNION_VERSION_MINOR 1
 #define PAGEUNION_VERSION_PATCH 0
+
+// v0_1_0: an inline namespace, so that two versions of the library in one program keep apart.
+#define PAGEUNION_JOIN_VERSION(major, minor, patch) v##major##_##minor##_##patch
+#define PAGEUNION_NAME_VERSION(...) PAGEUNION_JOIN_VERSION(__VA_ARGS__)
+#define PAGEUNION_VERSION_NAME \
+  PAGEUNION_NAME_VERSION(PAGEUNION_VERSION_MAJOR, PAGEUNION_VERSION_MINOR, PAGEUNION_VERSION_PATCH)
+
+// sm_700750 of a compilation for 700,750: an inline namespace, so that in a program of several such
+// lists every call finds the kernels that were compiled with it. nvcc from 11.5 tells its list.
+#define PAGEUNION_JOIN_LIST(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, ...) \
+  sm_##a##b##c##d##e##f##g##h##i##j##k##l##m##n##o##p##q##r##s##t
+#define PAGEUNION_NAME_LIST(...) \
+  PAGEUNION_JOIN_LIST(__VA_ARGS__, , , , , , , , , , , , , , , , , , , , )
+#ifdef __CUDA_ARCH_LIST__
+#define PAGEUNION_ARCHITECTURES_NAME PAGEUNION_NAME_LIST(__CUDA_ARCH_LIST__)
+#else
+#define PAGEUNION_ARCHITECTURES_NAME sm_unknown
+#endif
+
+//! What a host file and a device file share: its names do not depend on the compiler.
+#define PAGEUNION_NAMESPACE_BEGIN \
+  namespace pageunion {           \
+  inline namespace PAGEUNION_VERSION_NAME {
+#define PAGEUNION_NAMESPACE_END \
+  }                             \
+  }
+
+//! The part of it that is no interface.
+#define PAGEUNION_DETAIL_NAMESPACE_BEGIN \
+  PAGEUNION_NAMESPACE_BEGIN              \
+  namespace detail {
+#define PAGEUNION_DETAIL_NAMESPACE_END \
+  }                                    \
+  PAGEUNION_NAMESPACE_END
+
+//! What nvcc alone compiles, kernels and what launches them: names differ by the architectures.
+#define PAGEUNION_DEVICE_NAMESPACE_BEGIN \
+  PAGEUNION_NAMESPACE_BEGIN              \
+  inline namespace PAGEUNION_ARCHITECTURES_NAME {
+#define PAGEUNION_DEVICE_NAMESPACE_END \
+  }                                    \
+  PAGEUNION_NAMESPACE_END
+
+//! The part of it that is no interface, in the one namespace detail.
+#define PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN \
+  PAGEUNION_DETAIL_NAMESPACE_BEGIN              \
+  inline namespace PAGEUNION_ARCHITECTURES_NAME {
+#define PAGEUNION_DEVICE_DETAIL_NAMESPACE_END \
+  }                                           \
+  PAGEUNION_DETAIL_NAMESPACE_END

@@ -10,7 +10,7 @@
 #include <pageunion/geometry.hpp>
 #include <pageunion/plan.hpp>
 
-namespace pageunion {
+PAGEUNION_NAMESPACE_BEGIN
 
 //! Where the arrays of a plan are. Offsets in bytes from the start of the workspace, each a multiple
 //! of workspace_alignment.
@@ -76,4 +76,4 @@ plan<Geometry> carve_plan(void* workspace, std::int32_t num_groups,
   return planned;
 }
 
-}  // namespace pageunion
+PAGEUNION_NAMESPACE_END

@@ -13,11 +13,18 @@ import sys
 
 
 def blank_out(text):
-    """The text with comments, literals and preprocessor lines replaced by blanks; same length."""
+    """The text with comments, literals and preprocessor lines replaced by blanks; same lines."""
     pattern = re.compile(
         r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|'
         r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*', re.S | re.M)
-    return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
+    text = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
+    return re.sub(r"^PAGEUNION_\w*NAMESPACE_(BEGIN|END)$", as_braces, text, flags=re.M)
+
+
+def as_braces(macro):
+    """What a macro of version.hpp that opens or closes a namespace stands for."""
+    name = "detail" if "_DETAIL_" in macro[0] else "pageunion"
+    return f"namespace {name} {{" if macro[1] == "BEGIN" else "}"
 
 
 def without_template_head(text):

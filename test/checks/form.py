@@ -24,7 +24,12 @@ BANNED_IN_HEADERS = [
     (re.compile(r"\bcuda(Malloc\w*|Free\w*|DeviceSynchronize|StreamSynchronize)\b"),
      "allocates or synchronises"),
     (re.compile(r"\bcudaGetLastError\s*\(\s*\)\s*[;=!)]"), "clears the caller's error"),
-    (re.compile(r"^\s*#\s*define\s+(?!PAGEUNION_VERSION_)"), "defines a macro"),
+    (re.compile(r"^\s*#\s*define\s+(?!PAGEUNION_)"), "defines a macro that is not PAGEUNION_"),
+]
+# What no header but version.hpp may do.
+BANNED_OUTSIDE_VERSION = [
+    (re.compile(r"^\s*#\s*define\b"), "defines a macro"),
+    (re.compile(r"\bnamespace\s+(pageunion|detail)\b"), "opens a namespace without version.hpp's macros"),
 ]
 
 
@@ -67,8 +72,9 @@ def faults_of_source(name, lines, is_library):
         yield f"{name}: {len(lines)} lines; {MAX_HEADER_LINES} at most"
     for first, length in long_functions(lines):
         yield f"{name}:{first}: a function of {length} lines; {MAX_FUNCTION_LINES} at most"
+    banned = BANNED_IN_HEADERS + ([] if name.endswith("/version.hpp") else BANNED_OUTSIDE_VERSION)
     for number, line in enumerate(lines, 1):
-        for pattern, fault in BANNED_IN_HEADERS:
+        for pattern, fault in banned:
             if pattern.search(code_only(line)):
                 yield f"{name}:{number}: {fault}: {line.strip()}"
 

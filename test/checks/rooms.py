@@ -10,7 +10,8 @@ import re
 import sys
 
 # Header or folder: (room, what it may include of the library). A number stands for every header of
-# rooms 0 to that number. The headers of detail/ may include one another, in no circle.
+# rooms 0 to that number. The headers of detail/ may include one another, in no circle. Every header may
+# include version.hpp, which opens the namespaces.
 ROOMS = {
     "version.hpp": (0, []),
     "status.hpp": (0, []),
@@ -40,7 +41,7 @@ def line_of(header):
 
 def may_include(header, included):
     own_line, line = line_of(header), line_of(included)
-    for allowed in ROOMS[own_line][1]:
+    for allowed in ROOMS[own_line][1] + ["version.hpp"]:
         if isinstance(allowed, int):
             if ROOMS[line][0] <= allowed:
                 return True

@@ -25,7 +25,7 @@
 #include <pageunion/selection.hpp>
 #include <pageunion/status.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DETAIL_NAMESPACE_BEGIN
 
 //! What makes scores of base 2 of products of queries and keys.
 constexpr float scale_of_base_two(float scale) noexcept {
@@ -412,4 +412,4 @@ struct written_array {
   return status::ok;
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DETAIL_NAMESPACE_END

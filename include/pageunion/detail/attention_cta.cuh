@@ -18,7 +18,7 @@
 #include <pageunion/kv_cache.hpp>
 #include <pageunion/operands.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! The rows of one CTA, all heads of one KV head, in these phases:
 //!
@@ -405,4 +405,4 @@ class attention_cta {
   sum_fragment out_[G::m_tiles][G::value_columns];
 };
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -11,7 +11,7 @@
 #include <pageunion/geometry.hpp>
 #include <pageunion/operands.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! What every CTA of an attention kernel reads and writes.
 struct attention_params {
@@ -100,4 +100,4 @@ class attention_output {
   mask_type chosen_ = 0;
 };
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -11,7 +11,7 @@
 
 #include <pageunion/geometry.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 inline constexpr int edge              = sm70_limits::wmma_edge;
 inline constexpr int warp_threads      = sm70_limits::warp_threads;
@@ -149,4 +149,4 @@ __device__ inline void store_as_half(lone_elements, accumulator_map const& map,
   }
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -14,7 +14,7 @@
 #include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! Rows and requests of a group, in shared memory.
 //!
@@ -95,4 +95,4 @@ __device__ void read_group_facts(batch const& rows, Table const& table, block_ta
   }
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

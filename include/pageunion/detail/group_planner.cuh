@@ -18,7 +18,7 @@
 #include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! Sizes of a planning CTA, one warp per row. Chosen on an H200, 2026-11-30, with figures of
 //! bench/planner_designs.md.
@@ -379,4 +379,4 @@ __global__ void __launch_bounds__(group_planner<Geometry, Table, Shape>::threads
   }
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -11,7 +11,7 @@
 
 #include <pageunion/status.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! Shared memory that a CTA gets without opting in to more, in bytes.
 inline constexpr std::size_t smem_bytes_without_opt_in = 49152;
@@ -57,4 +57,4 @@ template <class Params>
   return launched == cudaSuccess ? status::ok : status::cuda_error;
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

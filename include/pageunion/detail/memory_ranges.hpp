@@ -16,7 +16,7 @@
 #include <pageunion/plan.hpp>
 #include <pageunion/selection.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DETAIL_NAMESPACE_BEGIN
 
 //! The largest number of bytes that an array may span: pointer differences are signed.
 inline constexpr std::uint64_t max_array_bytes =
@@ -224,4 +224,4 @@ class memory_ranges {
   int count_               = 0;
 };
 
-}  // namespace pageunion::detail
+PAGEUNION_DETAIL_NAMESPACE_END

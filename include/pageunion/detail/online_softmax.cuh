@@ -15,7 +15,7 @@
 #include <pageunion/detail/step_pages.cuh>
 #include <pageunion/geometry.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! Scores of one warp's tiles of a step.
 template <class Geometry>
@@ -317,4 +317,4 @@ class online_softmax {
   float sum_[G::m_tiles][lane_sums];
 };
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -8,7 +8,9 @@
 
 #include <cstdint>
 
-namespace pageunion::detail {
+#include <pageunion/version.hpp>
+
+PAGEUNION_DETAIL_NAMESPACE_BEGIN
 
 //! Divides numbers below 2^31 by a fixed divisor, exactly.
 //!
@@ -38,4 +40,4 @@ struct page_divider {
   }
 };
 
-}  // namespace pageunion::detail
+PAGEUNION_DETAIL_NAMESPACE_END

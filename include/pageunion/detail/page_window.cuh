@@ -17,7 +17,7 @@
 #include <pageunion/geometry.hpp>
 #include <pageunion/selection.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! Shared memory of a page_window.
 template <class Geometry, int StorageBytes>
@@ -445,4 +445,4 @@ class page_window {
   row_window shown_;    // the row's part of the open window
 };
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -12,7 +12,7 @@
 #include <pageunion/operands.hpp>
 #include <pageunion/status.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DETAIL_NAMESPACE_BEGIN
 
 //! The partial results that merge_partials() reads, [num_partials, num_rows, num_heads, head_dim].
 //! @return invalid_num_rows; invalid_num_heads; invalid_num_partials; invalid_lse_base;
@@ -71,4 +71,4 @@ namespace pageunion::detail {
   return is_good ? status::ok : status::misaligned_partials;
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DETAIL_NAMESPACE_END

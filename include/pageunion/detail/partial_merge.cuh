@@ -12,7 +12,7 @@
 #include <pageunion/geometry.hpp>
 #include <pageunion/operands.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 struct merge_params {
   partial_view partials;
@@ -168,4 +168,4 @@ __global__ void __launch_bounds__(partial_merger<HeadDim>::threads)
   }
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

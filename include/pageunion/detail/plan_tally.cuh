@@ -14,7 +14,7 @@
 #include <pageunion/detail/report_tally.cuh>
 #include <pageunion/plan.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 template <class Geometry, class Table>
 struct tally_params {
@@ -92,4 +92,4 @@ __global__ void __launch_bounds__(group_tallier<Geometry, Table>::threads)
       .run();
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

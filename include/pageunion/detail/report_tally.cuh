@@ -14,7 +14,7 @@
 #include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! Counts of one thread, of one group in the end.
 struct group_tally {
@@ -140,4 +140,4 @@ __device__ void add_to_report(plan_report& report, selected_entries<Table> const
   atomicAdd(&report.histogram[bin < last ? bin : last], counter{1});
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

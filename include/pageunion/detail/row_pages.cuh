@@ -17,7 +17,7 @@
 #include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! Ranks [begin, end) of a row's pages in logical order.
 struct rank_range {
@@ -266,4 +266,4 @@ class row_lister {
   int rank_          = 0;  // of the first page in them
 };
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

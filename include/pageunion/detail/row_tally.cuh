@@ -15,7 +15,7 @@
 #include <pageunion/detail/row_pages.cuh>
 #include <pageunion/plan.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 template <class Table>
 struct row_tally_params {
@@ -63,4 +63,4 @@ __global__ void __launch_bounds__(Geometry::threads)
                dynamic_smem<typename tallier::shared_storage>());
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -12,7 +12,7 @@
 #include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! The entries of a call's rows, and what decides whether they are dropped.
 //! @tparam Table token_table or page_table
@@ -140,4 +140,4 @@ __device__ inline std::int32_t num_row_entries(page_table const& table, std::int
   return table.width;
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -10,7 +10,7 @@
 
 #include <pageunion/detail/fragments.cuh>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! A part of K or V that a warp moves at once: num_tokens tokens x num_dims elements.
 //! @tparam NumDims  elements of a token in the slice: 16, 32 or 64
@@ -105,4 +105,4 @@ __device__ void remove_specials(lane_share<LaneVectors>& share) {
   }
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -13,7 +13,7 @@
 #include <pageunion/geometry.hpp>
 #include <pageunion/kv_cache.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! A page as a CTA meets it.
 template <class Geometry>
@@ -145,4 +145,4 @@ class page_masks {
   unsigned active_  = 0;  // m-tiles that the tile of the lane's page concerns
 };
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

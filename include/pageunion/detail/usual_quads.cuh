@@ -11,7 +11,7 @@
 #include <pageunion/detail/selected_runs.cuh>
 #include <pageunion/selection.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! True if the quads of a row can be read with one load each. Rows of an odd stride (2051) start on
 //! any multiple of 4 bytes.
@@ -78,4 +78,4 @@ __device__ bool visit_usual_runs(page_table const& table, entry_quad const& quad
   return true;
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -12,7 +12,7 @@
 #include <executor/launch.hpp>
 #include <pageunion/status.hpp>
 
-namespace pageunion::detail {
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 template <class Storage>
 __device__ Storage& dynamic_smem() {
@@ -38,4 +38,4 @@ template <class Params>
   return launched == cudaSuccess ? status::ok : status::cuda_error;
 }
 
-}  // namespace pageunion::detail
+PAGEUNION_DEVICE_DETAIL_NAMESPACE_END
