@@ -5,13 +5,13 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <pageunion/detail/launch.cuh>
 
 #include <cstddef>
 #include <cstdint>
 
 #include <pageunion/detail/argument_checks.hpp>
 #include <pageunion/detail/attention_cta.cuh>
-#include <pageunion/detail/launch.cuh>
 #include <pageunion/detail/memory_ranges.hpp>
 #include <pageunion/operands.hpp>
 #include <pageunion/plan.hpp>

@@ -5,12 +5,12 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <pageunion/detail/launch.cuh>
 
 #include <cstdint>
 
 #include <pageunion/detail/argument_checks.hpp>
 #include <pageunion/detail/group_planner.cuh>
-#include <pageunion/detail/launch.cuh>
 #include <pageunion/detail/memory_ranges.hpp>
 #include <pageunion/detail/plan_tally.cuh>
 #include <pageunion/geometry.hpp>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <pageunion/detail/launch.cuh>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,6 @@
 
 #include <pageunion/detail/argument_checks.hpp>
 #include <pageunion/detail/attention_cta.cuh>
-#include <pageunion/detail/launch.cuh>
 #include <pageunion/detail/memory_ranges.hpp>
 #include <pageunion/detail/partial_checks.hpp>
 #include <pageunion/detail/partial_merge.cuh>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake -Dtext=TEXT -P expect_error.cmake -- COMPILER ARGUMENTS...
-# Succeeds if the compiler fails and says TEXT.
+# cmake -Dtext=TEXT [-Dnum_errors=NUMBER] -P expect_error.cmake -- COMPILER ARGUMENTS...
+# Succeeds if the compiler fails and says TEXT, with no more errors than so many.
 set(command "")
 set(after_separator FALSE)
 math(EXPR last "${CMAKE_ARGC} - 1")
@@ -14,8 +14,12 @@ endforeach()
 
 execute_process(COMMAND ${command} RESULT_VARIABLE result OUTPUT_VARIABLE out ERROR_VARIABLE err)
 string(FIND "${out}${err}" "${text}" position)
+string(REGEX MATCHALL "error: " errors "${out}${err}")
+list(LENGTH errors found)
 if(result EQUAL 0)
   message(FATAL_ERROR "compiled, but should have failed with: ${text}")
 elseif(position EQUAL -1)
   message(FATAL_ERROR "failed, but without the text: ${text}\n${out}${err}")
+elseif(DEFINED num_errors AND found GREATER num_errors)
+  message(FATAL_ERROR "${found} errors, but should have been ${num_errors}\n${out}${err}")
 endif()

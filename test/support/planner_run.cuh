@@ -25,7 +25,7 @@ namespace pageunion::test {
 
 //! A shape so small that small problems need several windows of pages and several lists of each.
 template <class Geometry>
-struct tiny_planner_shape : detail::planner_shape<Geometry> {
+struct PAGEUNION_HIDDEN tiny_planner_shape : detail::planner_shape<Geometry> {
   static constexpr int kept_quads    = 1;
   static constexpr int storage_bytes = Geometry::group_rows * 32 * kept_quads * 2 + 700;
   static constexpr int window_pages  = 512;

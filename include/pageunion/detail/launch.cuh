@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
 //! Room 6. The one place that launches kernels and the one accessor of dynamic shared memory, so
-//! that tests can run the same kernels elsewhere by replacing this file.
+//! that tests can run the same kernels elsewhere by replacing this file. Kernels' headers include it
+//! before others: it says who can compile them.
 #pragma once
+
+#ifndef __CUDACC__
+#error "pageunion: its .cuh headers need nvcc, in a .cu; a .cpp includes its .hpp headers."
+#include <no such file: the compiler stops here>
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
+#error "pageunion: its kernels need sm_70 or later: nvcc -arch=sm_70, CMAKE_CUDA_ARCHITECTURES 70."
+#endif
 
 #include <cuda_runtime.h>
 

@@ -22,8 +22,8 @@ PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 //! Shared memory of a page_window.
 template <class Geometry, int StorageBytes>
 struct window_storage {
-  using scan = cub::BlockScan<int, Geometry::group_rows * sm70_limits::warp_threads,
-                              cub::BLOCK_SCAN_WARP_SCANS>;
+  using scan = CUB_NS_QUALIFIER::BlockScan<int, Geometry::group_rows * sm70_limits::warp_threads,
+                                           CUB_NS_QUALIFIER::BLOCK_SCAN_WARP_SCANS>;
 
   //! A map:     masks[map_pages] | slots[map_pages].
   //! A ranking: present[words] | rank[words] | kept[kept_quads][threads] | masks[list_pages] |

@@ -29,9 +29,10 @@ template <class Geometry, class Table>
 class group_tallier {
  public:
   static constexpr int threads = 256;
+  using reduce                 = CUB_NS_QUALIFIER::BlockReduce<group_tally, threads>;
 
   struct shared_storage {
-    typename cub::BlockReduce<group_tally, threads>::TempStorage sum;
+    typename reduce::TempStorage sum;
   };
 
   __device__ group_tallier(tally_params<Geometry, Table> const& params, std::int32_t group,
@@ -50,8 +51,7 @@ class group_tallier {
       count_entries<Geometry>(params_.selected, row, mine);
     }
     count_pages(mine);
-    group_tally const all =
-        cub::BlockReduce<group_tally, threads>(smem_.sum).Reduce(mine, group_tally::sum());
+    group_tally const all = reduce(smem_.sum).Reduce(mine, group_tally::sum());
     if (threadIdx.x == 0) {
       add_to_report(*params_.report, params_.selected, first_row_, num_rows_, all,
                     params_.planned.num_pages[group_]);

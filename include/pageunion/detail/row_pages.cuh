@@ -78,7 +78,8 @@ class row_lister {
   static constexpr int window_words   = 4096;
   static constexpr int window_tokens  = window_words * word_tokens;
   static constexpr unsigned page_bits = (1u << page_tokens) - 1u;
-  using scan                          = cub::BlockScan<int, G::threads, cub::BLOCK_SCAN_WARP_SCANS>;
+  using scan =
+      CUB_NS_QUALIFIER::BlockScan<int, G::threads, CUB_NS_QUALIFIER::BLOCK_SCAN_WARP_SCANS>;
 
  public:
   struct shared_storage {

@@ -29,7 +29,7 @@ struct row_tally_params {
 template <class Geometry, class Table>
 class row_tallier {
   using lister = row_lister<Geometry, Table>;
-  using reduce = cub::BlockReduce<group_tally, Geometry::threads>;
+  using reduce = CUB_NS_QUALIFIER::BlockReduce<group_tally, Geometry::threads>;
 
  public:
   struct shared_storage {

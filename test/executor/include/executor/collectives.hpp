@@ -85,6 +85,7 @@ class cta_sums {
 
 }  // namespace executor
 
+#define CUB_NS_QUALIFIER ::cub
 namespace cub {
 
 template <class T, int Threads>
