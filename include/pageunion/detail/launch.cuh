@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
 //! Room 6. The one place that launches kernels and the one accessor of dynamic shared memory, so
-//! that tests can run the same kernels elsewhere by replacing this file. Kernels' headers include it
-//! before others: it says who can compile them.
+//! that tests can run the same kernels elsewhere by replacing this file. Kernels' headers include
+//! it before others: it says who can compile them.
 #pragma once
 
 #ifndef __CUDACC__
