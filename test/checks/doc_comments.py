@@ -13,12 +13,11 @@ import sys
 
 
 def blank_out(text):
-    """The text with comments, literals and preprocessor lines replaced by blanks; same lines."""
+    """The text with comments, literals and preprocessor lines replaced by blanks; same length."""
     pattern = re.compile(
         r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|'
         r'^[ \t]*#(?:[^\n\\]|\\.|\\\n)*', re.S | re.M)
-    text = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
-    return re.sub(r"^PAGEUNION_\w*NAMESPACE_(BEGIN|END)$", as_braces, text, flags=re.M)
+    return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
 
 
 def as_braces(macro):
@@ -64,7 +63,8 @@ def declarations(text):
     start, line, continues = None, 0, False
     head = ""
     parentheses = 0
-    for character in blank_out(text):
+    code = re.sub(r"^PAGEUNION_\w*NAMESPACE_(BEGIN|END)$", as_braces, blank_out(text), flags=re.M)
+    for character in code:
         if character == "\n":
             line += 1
         top = scopes[-1]
