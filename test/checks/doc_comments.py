@@ -73,7 +73,7 @@ def declarations(text):
             opened = Scope("body") if parentheses or not visible else scope_of(head)
             if visible and not parentheses and opened.kind in ("class", "enum", "body"):
                 if is_public(scopes) and not continues and start is not None:
-                    yield start, line, head, top.kind == "class"
+                    yield start, line, head + "{", top.kind == "class"
                 continues = opened.kind != "namespace"
             scopes.append(opened)
             if opened.kind in ("namespace", "class"):
@@ -115,7 +115,7 @@ def needs_comment(declaration):
     if re.match(r"(static_assert|friend|using namespace)\b", text):
         return False
     if re.fullmatch(r"(struct|class|union|enum class|enum)\s+\w+", text.strip()):
-        return "{" in declaration  # a forward declaration needs none
+        return False  # a forward declaration needs none
     return not re.search(r"=\s*(default|delete)\s*$", text)
 
 
