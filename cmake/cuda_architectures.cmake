@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Included before the CUDA language is enabled: CMake's own compiler test would otherwise fail with
-# a message that says nothing about toolkits.
+# Enables CUDA for what this project builds for itself. What cannot work is refused before: CMake's own
+# compiler test would otherwise fail with a message that says nothing about toolkits, and the build with
+# one that says nothing about architectures.
 #
 # Default: the lowest architecture that the toolkit builds, as machine code and as PTX ("70" means
 # both), so that the same binary also runs on every later GPU.
@@ -28,26 +29,60 @@ else()
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  if(DEFINED ENV{CUDAARCHS})
+  if(NOT "$ENV{CUDAARCHS}" STREQUAL "")
     set(CMAKE_CUDA_ARCHITECTURES $ENV{CUDAARCHS})
   else()
     set(CMAKE_CUDA_ARCHITECTURES ${lowest_architecture})
   endif()
 endif()
-set(CMAKE_CUDA_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES} CACHE STRING
+set(CMAKE_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}" CACHE STRING
   "CUDA architectures of tests, examples and benchmarks")
 
-foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
+# Words leave the choice to CMake and nvcc, and before CUDA 13 what they choose begins below sm_70.
+# pageunion_architecture becomes the lowest one, as a number; pageunion_has_sm_70 says whether the build
+# has machine code for it.
+set(pageunion_architectures "${CMAKE_CUDA_ARCHITECTURES}")
+if(pageunion_architectures STREQUAL "")
+  message(FATAL_ERROR
+    "CMAKE_CUDA_ARCHITECTURES is empty: set it to ${lowest_architecture}, or leave it undefined.")
+elseif(NOT pageunion_architectures OR pageunion_architectures MATCHES "^all(-major)?$")
+  if(lowest_architecture EQUAL 70)
+    message(FATAL_ERROR
+      "CMAKE_CUDA_ARCHITECTURES is ${pageunion_architectures}: with CUDA ${nvcc_major} (${nvcc}) that "
+      "includes architectures below sm_70 (V100), which have no WMMA for the kernels to multiply by. Set "
+      "it to those you want instead, such as -DCMAKE_CUDA_ARCHITECTURES=70 or \"70;80;90\".")
+  endif()
+  set(pageunion_architectures ${lowest_architecture})
+elseif(pageunion_architectures STREQUAL "native")
+  enable_language(CUDA)
+  set(pageunion_architectures ${CMAKE_CUDA_ARCHITECTURES_NATIVE})
+  if(NOT pageunion_architectures)
+    message(FATAL_ERROR
+      "CMAKE_CUDA_ARCHITECTURES is native, but no GPU was found here. Set it to the architectures of "
+      "the GPUs that the program is for, such as -DCMAKE_CUDA_ARCHITECTURES=${lowest_architecture}.")
+  endif()
+endif()
+
+set(pageunion_architecture "")
+foreach(architecture IN LISTS pageunion_architectures)
   string(REGEX MATCH "^[0-9]+" number "${architecture}")
-  if(number AND number LESS 70)
+  if(number STREQUAL "")
+    message(FATAL_ERROR
+      "CMAKE_CUDA_ARCHITECTURES names \"${architecture}\": set it to numbers such as "
+      "${lowest_architecture} or 80-real, or to one of the words all, all-major and native alone.")
+  elseif(number LESS 70)
     message(FATAL_ERROR
       "CMAKE_CUDA_ARCHITECTURES names sm_${number}: the kernels multiply by WMMA, which sm_70 (V100) "
       "is the first to have. The lowest that CUDA ${nvcc_major} (${nvcc}) can build for this library "
       "is sm_${lowest_architecture}.")
-  elseif(number AND number LESS lowest_architecture)
+  elseif(number LESS lowest_architecture)
     message(FATAL_ERROR
       "CUDA ${nvcc_major} (${nvcc}) cannot build for sm_${number}: its lowest architecture is "
       "sm_${lowest_architecture}. CUDA 11.x and 12.x can build for sm_70 (V100): name such an nvcc "
       "with -DCMAKE_CUDA_COMPILER=/path/to/nvcc.")
+  elseif(pageunion_architecture STREQUAL "" OR number LESS pageunion_architecture)
+    set(pageunion_architecture ${number})
   endif()
 endforeach()
+string(REGEX MATCH "(^|;)70(-real)?(;|$)" pageunion_has_sm_70 "${pageunion_architectures}")
+enable_language(CUDA)

@@ -16,12 +16,12 @@ source "$root/cmake/toolchain.sh" demo
 mkdir -p "$build"
 
 configure() {
-  cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPAGEUNION_BUILD_TESTS=OFF \
-    "$@" > "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
+  "$toolchain_cmake" -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DPAGEUNION_BUILD_TESTS=OFF "$@" > "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
 }
 
 configure
-cmake --build "$build" --target pageunion.example.quick_start pageunion.example.host_reference
+"$toolchain_cmake" --build "$build" --target pageunion.example.quick_start pageunion.example.host_reference
 
 code=0
 "$build/examples/quick_start" || code=$?
@@ -30,7 +30,7 @@ if [ "$code" -eq 0 ]; then
 elif [ "$code" -eq 77 ]; then
   # The other examples need no Boost, so this part is configured where it is wanted only.
   configure -DPAGEUNION_BUILD_EXECUTOR=ON
-  cmake --build "$build" --target pageunion.executor.quick_start
+  "$toolchain_cmake" --build "$build" --target pageunion.executor.quick_start
   echo "no GPU was found: the planner and the kernels run on the CPU, one CUDA thread after the other"
   echo "-- 264 rows, planned in groups:"
   "$build/executor/quick_start" 264 36 interleaved

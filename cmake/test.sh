@@ -20,13 +20,14 @@ stop() {
 source "$root/cmake/toolchain.sh" test || stop "finding the toolchain"
 jobs=$(nproc)
 
-cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPAGEUNION_BUILD_BENCH=ON \
+"$toolchain_cmake" -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPAGEUNION_BUILD_BENCH=ON \
   "-DPAGEUNION_SECOND_NVCC=$PAGEUNION_SECOND_NVCC" || stop "the configuration"
-cmake --build "$build" --parallel "$jobs" || stop "the build"
+"$toolchain_cmake" --build "$build" --parallel "$jobs" || stop "the build"
 
 results=$build/test/results.xml
 rm -f "$results"
-ctest --test-dir "$build" --parallel "$jobs" --output-on-failure --output-junit "$results"
+"$(dirname "$toolchain_cmake")/ctest" --test-dir "$build" --parallel "$jobs" \
+  --output-on-failure --output-junit "$results"
 ctest_code=$?
 python3 "$root/test/checks/summary.py" "$results" || stop "ctest"
 exit "$ctest_code"

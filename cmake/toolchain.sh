@@ -7,11 +7,20 @@
 #                                     Boost.Context, for a machine without a GPU
 #   source cmake/toolchain.sh test    the same, and what the tests need
 #
-# Afterwards CUDACXX, CUDAHOSTCXX and CXX name the compilers and PATH starts with the folder of
-# that nvcc: an nvcc that finds another toolkit's ptxas in PATH fails with "Value 'sm_70' is not
-# defined". Returns non-zero, after saying what is missing, if the toolchain cannot be had.
+# Afterwards CUDACXX, CUDAHOSTCXX and CXX name the compilers, toolchain_cmake names CMake, and PATH
+# starts with the folder of that nvcc: an nvcc that finds another toolkit's ptxas in PATH fails with
+# "Value 'sm_70' is not defined". Returns non-zero, after saying what is missing, if the toolchain
+# cannot be had.
+#
+# Installing one thing changes what is true of others. So nothing that was seen before an install is
+# used after it: toolchain_main looks, installs what is missing, and looks at everything again, until
+# nothing is missing that has not been tried.
+#
+# PAGEUNION_SYSTEM_ROOT names a folder to look in instead of / for what is not found through PATH: the
+# test of this file sets it.
 
 toolchain_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+toolchain_system=${PAGEUNION_SYSTEM_ROOT:-}
 
 toolchain_say() { printf 'toolchain: %s\n' "$*" >&2; }
 
@@ -43,7 +52,7 @@ toolchain_apt() {
 
 toolchain_apt_updated=no
 toolchain_apt_update() {
-  [ "$toolchain_apt_updated" = no ] || return 0
+  [ "$toolchain_apt_updated" = no ] && toolchain_can_install || return 0
   toolchain_say "apt-get update"
   # An unreachable third-party source must not stop us: what matters is whether packages are found.
   toolchain_apt update || toolchain_say "apt-get update reported an error; going on"
@@ -51,6 +60,7 @@ toolchain_apt_update() {
 }
 
 toolchain_has_candidate() {
+  toolchain_apt_update
   LC_ALL=C apt-cache policy "$1" 2> /dev/null | grep '^  Candidate: [^(]' > /dev/null
 }
 
@@ -63,38 +73,34 @@ toolchain_filter() {
   done
 }
 
-# toolchain_install PACKAGE...: installs those that the distribution has. Non-zero if one is not
-# there afterwards.
+# toolchain_install PACKAGE...: installs those that the distribution has.
 toolchain_install() {
-  local package found=() result=0
-  toolchain_apt_update
+  local package found=()
   for package in "$@"; do
     if toolchain_has_candidate "$package" ||
       toolchain_add_components "$package"; then
       found+=("$package")
     else
       toolchain_say "the distribution has no package $package"
-      result=1
     fi
   done
-  [ "${#found[@]}" -gt 0 ] || return "$result"
+  [ "${#found[@]}" -gt 0 ] || return 0
   toolchain_say "installing ${found[*]}"
-  if toolchain_apt install -y --no-install-recommends "${found[@]}"; then
-    toolchain_say "installed ${found[*]}"
-  else
-    toolchain_say "apt-get install ${found[*]} failed"
-    result=1
-  fi
-  return "$result"
+  ! toolchain_apt install -y --no-install-recommends "${found[@]}" || return 0
+  # One that cannot be installed must not keep the others out.
+  for package in "${found[@]}"; do
+    toolchain_apt install -y --no-install-recommends "$package" ||
+      toolchain_say "apt-get install $package failed"
+  done
 }
 
 # The CUDA toolkit is in Debian's non-free and in Ubuntu's multiverse. Writes one file of our own with
 # the missing components of the distribution's archives that are already in use (same address, suite
 # and key), and touches no other file. Done once, and undone if it does not bring the package named.
 toolchain_add_components() {
-  local folder=/etc/apt/sources.list.d id codename wanted origin addresses text file awk_functions
-  id=$(. /etc/os-release && printf '%s' "$ID")
-  codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-}")
+  local folder=$toolchain_system/etc/apt/sources.list.d id codename wanted origin addresses text file awk_functions
+  id=$(. "$toolchain_system/etc/os-release" && printf '%s' "$ID")
+  codename=$(. "$toolchain_system/etc/os-release" && printf '%s' "${VERSION_CODENAME:-}")
   case "$id" in
     debian) wanted="contrib non-free" origin=Debian ;;
     ubuntu) wanted="universe restricted multiverse" origin=Ubuntu ;;
@@ -138,7 +144,7 @@ toolchain_add_components() {
   file=$folder/pageunion.sources
   if [ -z "$text" ]; then
     file=$folder/pageunion.list
-    text=$(cat /dev/null /etc/apt/sources.list "$folder"/*.list 2> /dev/null |
+    text=$(cat /dev/null "$toolchain_system/etc/apt/sources.list" "$folder"/*.list 2> /dev/null |
       awk -v wanted="$wanted" -v addresses="$addresses" -v codename="$codename" "$awk_functions"'
         match($0, /^deb +(\[[^]]*\] +)?[^ ]+ +[^ ]+ +/) {
           entry = substr($0, 1, RLENGTH)
@@ -153,7 +159,6 @@ toolchain_add_components() {
   printf '%s\n' "$text" | toolchain_as_root tee "$file" > /dev/null || return 1
   toolchain_say "wrote $file (components $wanted)"
   toolchain_apt_updated=no
-  toolchain_apt_update
   if ! toolchain_has_candidate "$1"; then
     toolchain_as_root rm -f "$file"
     toolchain_say "it brings no $1: removed $file again"
@@ -161,13 +166,18 @@ toolchain_add_components() {
   fi
 }
 
-# Every nvcc that could be meant, best first.
+# Every nvcc that could be meant, best first, each once.
 toolchain_nvcc_candidates() {
-  {
+  local nvcc
+  local -A seen=()
+  while read -r nvcc; do
+    [ -n "${seen[$(realpath "$nvcc")]:-}" ] || printf '%s\n' "$nvcc"
+    seen[$(realpath "$nvcc")]=yes
+  done < <(
     [ -z "${CUDACXX:-}" ] || command -v "$CUDACXX" || true
     type -aP nvcc || true
-    ls -d /usr/local/cuda*/bin/nvcc /opt/cuda*/bin/nvcc 2> /dev/null || true  # one may not exist
-  } | awk '!seen[$0]++'
+    ls -d "$toolchain_system"/{usr/local,opt}/cuda*/bin/nvcc 2> /dev/null || true  # one may not exist
+  )
 }
 
 toolchain_release() { "$1" --version 2> /dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p'; }
@@ -194,7 +204,7 @@ toolchain_probe() {
 #include <cuda_fp16.h>
 #include <functional>
 #include <vector>
-#if CUDART_VERSION / 1000 != __CUDACC_VER_MAJOR__
+#if CUDART_VERSION != __CUDACC_VER_MAJOR__ * 1000 + __CUDACC_VER_MINOR__ * 10
 #error "headers of another toolkit"
 #endif
 __global__ void kernel(__half* x) { *x = __hadd(*x, *x); }
@@ -214,21 +224,23 @@ SOURCE
 # another one, they win. Makes a folder of links to the hidden ones, which wins in turn when it
 # stands in CPLUS_INCLUDE_PATH. (-isystem /usr/include would break the C++ library's own headers.)
 toolchain_unhide_headers() {
-  local header name
-  [ -e /usr/include/cuda_runtime.h ] && [ -e /usr/local/include/cuda_runtime.h ] || return 1
-  mkdir -p "$1" || return 1
-  for header in /usr/local/include/*; do
+  local folder=$toolchain_root/build/cuda_headers usr=$toolchain_system/usr header name
+  [ -e "$usr/include/cuda_runtime.h" ] && [ -e "$usr/local/include/cuda_runtime.h" ] || return 0
+  mkdir -p "$folder" || return 0
+  for header in "$usr"/local/include/*; do
     name=${header##*/}
-    [ ! -e "/usr/include/$name" ] || [ -e "$1/$name" ] ||
-      ln -sfn "/usr/include/$name" "$1/$name" || return 1
+    [ ! -e "$usr/include/$name" ] || [ -e "$folder/$name" ] ||
+      ln -sfn "$usr/include/$name" "$folder/$name" || return 0
   done
+  export CPLUS_INCLUDE_PATH="$folder${toolchain_include_path:+:$toolchain_include_path}"
 }
 
-# Sets toolchain_nvcc and toolchain_host to a pair that works.
+# Sets toolchain_nvcc and toolchain_host to a pair that works, and the environment that it needs.
 toolchain_find_cuda() {
   local nvcc host
+  toolchain_nvcc='' toolchain_host=''
+  toolchain_unhide_headers
   while read -r nvcc; do
-    toolchain_builds_sm70 "$nvcc" || continue
     for host in ${CUDAHOSTCXX:-} $(toolchain_host_compilers "$nvcc"); do
       if toolchain_probe "$nvcc" "$host"; then
         toolchain_nvcc=$nvcc
@@ -236,95 +248,122 @@ toolchain_find_cuda() {
         return 0
       fi
     done
-  done < <(toolchain_nvcc_candidates)
+  done < <(toolchain_nvcc_candidates | toolchain_filter toolchain_builds_sm70)
   return 1
 }
 
-toolchain_install_cuda() {
+# Adds to `missing` what may bring the pair: a compiler that an nvcc of this machine may accept, if
+# there is one that has not been tried; else a toolkit.
+toolchain_add_cuda_package() {
   local nvcc host
-  if ! toolchain_nvcc_candidates | toolchain_filter toolchain_builds_sm70 | grep . > /dev/null; then
-    toolchain_install nvidia-cuda-toolkit || return 1
-  fi
-  toolchain_find_cuda && return 0
-  # There is an nvcc for sm_70, but no compiler that it accepts.
   while read -r nvcc; do
-    toolchain_builds_sm70 "$nvcc" || continue
     for host in $(toolchain_host_compilers "$nvcc"); do
-      if ! command -v "$host" > /dev/null && toolchain_install "$host" && toolchain_find_cuda; then
-        return 0
+      if ! command -v "$host" > /dev/null && [ -z "${tried[$host]:-}" ] &&
+        toolchain_has_candidate "$host"; then
+        missing+=("$host")
+        return
       fi
     done
-  done < <(toolchain_nvcc_candidates)
+  done < <(toolchain_nvcc_candidates | toolchain_filter toolchain_builds_sm70)
+  missing+=(nvidia-cuda-toolkit)
+}
+
+# Sets toolchain_cmake to one that is new enough.
+toolchain_find_cmake() {
+  while read -r toolchain_cmake; do
+    printf '3.24\n%s\n' "$(toolchain_cmake_version)" | sort -VC && return
+  done < <(type -aP cmake)
   return 1
 }
 
-# Removes the entries that name a CUDA toolkit from a colon-separated list.
-toolchain_without_cuda() { printf '%s' "$1" | tr ':' '\n' | grep -vi cuda | paste -sd: -; }
+toolchain_cmake_version() {
+  "$toolchain_cmake" --version 2> /dev/null | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p'
+}
 
-# toolchain_cmake_finds PACKAGE [COMPONENTS...]: is it somewhere else than in the distribution's place?
-toolchain_cmake_finds() {
+# toolchain_absent "PACKAGE ARGUMENTS_OF_FIND_PACKAGE"...: the packages of those that CMake does not
+# find, wherever they are; of all of them, if CMake cannot be asked.
+toolchain_absent() {
+  local folder entry package arguments
+  folder=$(mktemp -d) || return 1
+  {
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.24)' 'project(probe LANGUAGES CXX)'
+    for entry in "$@"; do
+      read -r package arguments <<< "$entry"
+      printf 'find_package(%s QUIET)\nif(NOT %s_FOUND)\n  list(APPEND absent %s)\nendif()\n' \
+        "$arguments" "${arguments%% *}" "$package"
+    done
+    echo 'file(WRITE ${CMAKE_BINARY_DIR}/absent "${absent}")'
+  } > "$folder/CMakeLists.txt"
+  if CXX=$toolchain_host "$toolchain_cmake" -S "$folder" -B "$folder" -G Ninja > /dev/null 2>&1; then
+    tr ';' '\n' < "$folder/absent"
+  else
+    printf '%s\n' "${@%% *}"
+  fi
+  rm -rf "$folder"
+}
+
+# Can clang++ link a fuzzer? Its runtime is a package of its own on some systems.
+toolchain_has_libfuzzer() {
   local folder result
   folder=$(mktemp -d) || return 1
-  printf '%s\n' 'cmake_minimum_required(VERSION 3.24)' 'project(probe LANGUAGES CXX)' \
-    "find_package($* REQUIRED)" > "$folder/CMakeLists.txt"
-  cmake -S "$folder" -B "$folder/build" > /dev/null 2>&1
+  echo 'extern "C" int LLVMFuzzerTestOneInput(unsigned char const*, unsigned long) { return 0; }' \
+    > "$folder/probe.cpp"
+  clang++ -fsanitize=fuzzer,address,undefined -o "$folder/probe" "$folder/probe.cpp" > /dev/null 2>&1
   result=$?
   rm -rf "$folder"
   return "$result"
 }
 
-toolchain_cmake_is_new_enough() {
-  printf '3.24\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p')" | sort -VC
+# toolchain_look LEVEL: fills the arrays `missing` and `wanted` with the packages of what is not
+# there, as things are now. Without those wanted, tests are skipped, and named.
+toolchain_look() {
+  local tool
+  missing=() wanted=()
+  toolchain_find_cmake || missing+=(cmake)
+  command -v ninja > /dev/null || missing+=(ninja-build)
+  toolchain_find_cuda || toolchain_add_cuda_package
+  if [ "${#missing[@]}" -gt 0 ] && toolchain_can_install; then
+    return 0  # CMake and a compiler are what the rest is looked for with
+  fi
+  if [ "$1" = demo ]; then
+    # Needed where there is no GPU.
+    mapfile -t wanted < <(toolchain_absent "libboost-context-dev Boost COMPONENTS context")
+    return 0
+  fi
+  mapfile -t -O "${#missing[@]}" missing < <(toolchain_absent "python3 Python3 3.9" "catch2 Catch2" \
+    "libbenchmark-dev benchmark" "libboost-context-dev Boost COMPONENTS context" \
+    "nlohmann-json3-dev nlohmann_json")
+  command -v clang++ > /dev/null || wanted+=(clang)
+  toolchain_has_libfuzzer || wanted+=(libclang-rt-dev)
+  for tool in g++ clang-tidy-14 clang-format-14 codespell; do
+    command -v "$tool" > /dev/null || wanted+=("$tool")
+  done
 }
 
-toolchain_main() {
-  local level=$1 package variable hidden missing=() packages=() wanted=()
-  declare -A provides=([ninja]=ninja-build [cmake]=cmake)
-  for package in cmake ninja; do
-    command -v "$package" > /dev/null || packages+=("${provides[$package]}")
-  done
-  # What a package gives, seen without asking the package manager.
-  if [ "$level" = demo ]; then
-    # Needed where there is no GPU.
-    [ -e /usr/include/boost/context/fiber.hpp ] || toolchain_cmake_finds Boost COMPONENTS context ||
-      wanted+=(libboost-context-dev)
-  fi
-  if [ "$level" = test ]; then
-    command -v python3 > /dev/null || packages+=(python3)
-    [ -e /usr/include/catch2 ] || toolchain_cmake_finds Catch2 || packages+=(catch2)
-    [ -e /usr/include/benchmark/benchmark.h ] || toolchain_cmake_finds benchmark ||
-      packages+=(libbenchmark-dev)
-    [ -e /usr/include/boost/context/fiber.hpp ] || toolchain_cmake_finds Boost COMPONENTS context ||
-      packages+=(libboost-context-dev)
-    [ -e /usr/include/nlohmann/json.hpp ] || toolchain_cmake_finds nlohmann_json ||
-      packages+=(nlohmann-json3-dev)
-    # Without these, tests are skipped, and named.
-    command -v clang++ > /dev/null || wanted+=(clang)
-    compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/*/libclang_rt.fuzzer*.a" > /dev/null ||
-      wanted+=(libclang-rt-dev)
-    command -v clang-tidy-14 > /dev/null || wanted+=(clang-tidy-14)
-    command -v clang-format-14 > /dev/null || wanted+=(clang-format-14)
-    command -v codespell > /dev/null || wanted+=(codespell)
-  fi
-  if [ "${#packages[@]}" -gt 0 ] || [ "${#wanted[@]}" -gt 0 ]; then
-    if toolchain_can_install; then
-      [ "${#packages[@]}" -eq 0 ] || toolchain_install "${packages[@]}" || missing+=("${packages[@]}")
-      [ "${#wanted[@]}" -eq 0 ] || toolchain_install "${wanted[@]}" || true
-    else
-      missing+=("${packages[@]}")
-    fi
-  fi
+# Removes the entries that name a CUDA toolkit from a colon-separated list.
+toolchain_without_cuda() { printf '%s' "$1" | tr ':' '\n' | grep -vi cuda | paste -sd: -; }
 
+toolchain_main() {
+  local package variable toolchain_include_path missing=() wanted=() untried
+  local -A tried=()
   for variable in LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH; do
     [ -z "${!variable:-}" ] || export "$variable=$(toolchain_without_cuda "${!variable}")"
   done
   unset CUDA_HOME CUDA_PATH CUDA_ROOT CUDAARCHS NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS
-  hidden=$toolchain_root/build/cuda_headers
-  if toolchain_unhide_headers "$hidden"; then
-    export CPLUS_INCLUDE_PATH="$hidden${CPLUS_INCLUDE_PATH:+:$CPLUS_INCLUDE_PATH}"
-  fi
-  if ! toolchain_find_cuda && ! { toolchain_can_install && toolchain_install_cuda; }; then
-    missing+=(nvidia-cuda-toolkit)
+  toolchain_include_path=${CPLUS_INCLUDE_PATH:-}
+
+  while true; do
+    toolchain_look "$1"
+    untried=()
+    for package in "${missing[@]}" "${wanted[@]}"; do
+      [ -n "${tried[$package]:-}" ] || untried+=("$package")
+      tried[$package]=yes
+    done
+    [ "${#untried[@]}" -gt 0 ] && toolchain_can_install || break
+    toolchain_install "${untried[@]}"
+  done
+
+  if [ -z "$toolchain_nvcc" ]; then
     toolchain_say "no CUDA toolkit that builds for sm_70, with a host compiler that it accepts." \
       "CUDA 11.x and 12.x can (13 cannot): the packages nvidia-cuda-toolkit and g++-11 (on Debian" \
       "with the component non-free), or https://developer.nvidia.com/cuda-toolkit-archive. If it" \
@@ -335,12 +374,9 @@ toolchain_main() {
     toolchain_can_install ||
       toolchain_say "they cannot be installed from here: that needs apt-get, and root or a sudo" \
         "without password. With those rights: apt-get install ${missing[*]}"
-    return 1
-  fi
-  if ! toolchain_cmake_is_new_enough; then
-    toolchain_say "$(cmake --version | sed -n 1p) is too old: 3.24 or later is needed. Get one with" \
-      "'pip install cmake', from https://apt.kitware.com or from https://cmake.org/download, and" \
-      "put it first in PATH."
+    [ -n "$toolchain_cmake" ] || ! command -v cmake > /dev/null ||
+      toolchain_say "$(cmake --version | sed -n 1p) is too old: 3.24 or later is needed. Get one" \
+        "with 'pip install cmake', from https://apt.kitware.com or from https://cmake.org/download."
     return 1
   fi
 
@@ -352,7 +388,7 @@ toolchain_main() {
   CXX=$toolchain_host
   export PATH CUDACXX CUDAHOSTCXX CXX PAGEUNION_SECOND_NVCC
   toolchain_say "$("$CUDACXX" --version | sed -n 's/.*release \([0-9.]*\),.*/CUDA \1/p')" \
-    "($CUDACXX), host compiler $CUDAHOSTCXX, $(cmake --version | sed -n 1p)"
+    "($CUDACXX), host compiler $CUDAHOSTCXX, $("$toolchain_cmake" --version | sed -n 1p)"
 }
 
 toolchain_main "${1:?demo or test}"

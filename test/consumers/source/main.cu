@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A user's program in two translation units that both include everything. Needs no GPU.
+// A user's program: two translation units that include everything, and one of the host alone. Needs no GPU.
 #include <cstdio>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 #include <pageunion/reference.hpp>
 #include <pageunion/version.hpp>
 
-std::size_t workspace_bytes_of_other(pageunion::prefill_args const& args);
+std::size_t workspace_bytes_of_engine(pageunion::prefill_args const& args);
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
@@ -24,5 +24,5 @@ int main() {
   pageunion::prefill_args const nothing{};
   pageunion::status const answer = pageunion::can_prefill(nothing, nullptr, 0);
   std::printf("pageunion %s: %s\n", version, pageunion::to_string(answer));
-  return answer == pageunion::status::ok || workspace_bytes_of_other(nothing) != 0 ? 1 : 0;
+  return answer == pageunion::status::ok || workspace_bytes_of_engine(nothing) != 0 ? 1 : 0;
 }
