@@ -4,12 +4,9 @@
 //! Knows addresses, not which tokens a row may see (rules.hpp).
 #pragma once
 
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
-#include <pageunion/version.hpp>
+#include <pageunion/element.hpp>
 
 PAGEUNION_NAMESPACE_BEGIN
 
@@ -31,25 +28,23 @@ struct kv_strides {
 
 //! Keys and values of all requests.
 struct kv_cache {
-  __half const* k =
-      nullptr;  //!< [num_blocks, block_tokens, num_kv_heads, head_dim], 16-byte aligned
-  __half const* v = nullptr;      //!< the same shape with strides of its own, 16-byte aligned
-  kv_strides k_strides;           //!< of k; each a multiple of 8
-  kv_strides v_strides;           //!< of v; each a multiple of 8
+  //! [num_blocks, block_tokens, num_kv_heads, head_dim] of `element`, 16-byte aligned
+  void const* k = nullptr;
+  void const* v = nullptr;        //!< the same shape with strides of its own, 16-byte aligned
+  kv_strides k_strides;           //!< of k; each a multiple of 16 bytes
+  kv_strides v_strides;           //!< of v; each a multiple of 16 bytes
   std::int32_t num_blocks   = 0;  //!< physical cache blocks
   std::int32_t block_tokens = 0;  //!< tokens of a cache block: a multiple of page_tokens
   std::int32_t num_kv_heads = 0;  //!< KV heads
   block_table blocks;             //!< logical to physical cache blocks
+  cache_element element = cache_element::f16;  //!< what k and v are stored as: the policy's
 };
 
 //! Strides of a cache array stored as [num_blocks, block_tokens, num_kv_heads, head_dim] without gaps.
 constexpr kv_strides contiguous_kv_strides(std::int32_t block_tokens, std::int32_t num_kv_heads,
                                            std::int32_t head_dim) noexcept {
-  kv_strides strides{};
-  strides.head  = head_dim;
-  strides.token = strides.head * num_kv_heads;
-  strides.block = strides.token * block_tokens;
-  return strides;
+  std::int64_t const token = static_cast<std::int64_t>(head_dim) * num_kv_heads;
+  return {token * block_tokens, token, head_dim};
 }
 
 //! Offset in elements of head_dim contiguous elements: one token of one KV head.

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Room 3. What an attention call reads and writes besides the selection: queries, the cache,
-//! outputs, scale, partial results. Views of device memory (host memory for the reference), nothing
-//! checked or owned.
+//! Room 3. What an attention call reads and writes besides the selection. Views of device memory (host
+//! memory for the reference); nothing is checked or owned.
 #pragma once
-
-#include <cuda_fp16.h>
 
 #include <cstdint>
 

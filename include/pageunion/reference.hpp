@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Room 9. The host reference: the attention of a whole batch in double precision, by brute force.
-//! Written from the rules alone; shares no code with the planner or a kernel and needs no CUDA
-//! device. It is slow on purpose: it is what the fast code is compared with.
+//! Room 9. The host reference: attention in double precision, by brute force from the rules alone. Shares
+//! no code with planner or kernels and needs no CUDA device. Slow on purpose: fast code is compared with it.
 #pragma once
-
-#include <cuda_fp16.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,13 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <functional>
-#include <limits>
+#include <future>
+#include <numeric>
 #include <thread>
 #include <vector>
 
-#include <pageunion/kv_cache.hpp>
 #include <pageunion/operands.hpp>
 #include <pageunion/selection.hpp>
 
@@ -158,7 +153,7 @@ class reference_rows_of_thread {
   void attend(std::int32_t row, double* out, double* lse) {
     query_view const& q = operands_.q;
     std::fill(out, out + static_cast<std::ptrdiff_t>(q.num_heads) * q.head_dim, 0.0);
-    std::fill(lse, lse + q.num_heads, -std::numeric_limits<double>::infinity());
+    std::fill(lse, lse + q.num_heads, reference_value(__half_raw{0xfc00}));  // -inf
     tokens_ = reference_tokens(rows_, selected_, operands_.cache, page_tokens_, row);
     if (tokens_.empty()) {
       return;
@@ -175,15 +170,17 @@ class reference_rows_of_thread {
   }
 
  private:
-  //! K or V of a token that the row attends to, so its cache block is mapped.
-  __half const* element(__half const* data, kv_strides const& strides, std::int32_t row,
-                        std::int32_t token, std::int32_t kv_head) const noexcept {
-    kv_cache const& cache = operands_.cache;
-    std::int64_t const table_row =
-        static_cast<std::int64_t>(rows_.row_request[row]) * cache.blocks.row_stride;
-    std::int64_t const block = cache.blocks.table[table_row + token / cache.block_tokens];
-    std::int64_t const slot  = token % cache.block_tokens;
-    return data + block * strides.block + slot * strides.token + kv_head * strides.head;
+  //! Widens K or V of a token that the row attends to, so that its cache block is mapped.
+  void widen(void const* data, kv_strides const& strides, std::int32_t row, std::int32_t token,
+             std::int32_t kv_head) noexcept {
+    kv_cache const& cache       = operands_.cache;
+    std::int64_t const request  = rows_.row_request[row];
+    std::int64_t const in_block = token % cache.block_tokens;
+    std::int64_t const block =
+        cache.blocks.table[request * cache.blocks.row_stride + token / cache.block_tokens];
+    reference_widen(static_cast<__half const*>(data) + block * strides.block +
+                        in_block * strides.token + kv_head * strides.head,
+                    operands_.q.head_dim, wide_.data());
   }
 
   //! weights_[h][t] = scale * q[h] . k[t]
@@ -195,8 +192,7 @@ class reference_rows_of_thread {
     }
     kv_cache const& cache = operands_.cache;
     for (std::size_t t = 0; t < tokens_.size(); ++t) {
-      reference_widen(element(cache.k, cache.k_strides, row, tokens_[t], kv_head), q.head_dim,
-                      wide_.data());
+      widen(cache.k, cache.k_strides, row, tokens_[t], kv_head);
       for (std::int32_t h = 0; h < heads_per_kv_; ++h) {
         weights(h)[t] = static_cast<double>(operands_.scale) *
                         reference_dot(query(h), wide_.data(), q.head_dim);
@@ -209,7 +205,7 @@ class reference_rows_of_thread {
   double normalise(std::int32_t h) noexcept {
     double* const begin = weights(h);
     double* const end   = begin + tokens_.size();
-    double maximum      = -std::numeric_limits<double>::infinity();
+    double maximum      = *begin;
     for (double* w = begin; w != end; ++w) {
       maximum = *w > maximum ? *w : maximum;
     }
@@ -229,8 +225,7 @@ class reference_rows_of_thread {
     kv_cache const& cache       = operands_.cache;
     std::int32_t const head_dim = operands_.q.head_dim;
     for (std::size_t t = 0; t < tokens_.size(); ++t) {
-      reference_widen(element(cache.v, cache.v_strides, row, tokens_[t], kv_head), head_dim,
-                      wide_.data());
+      widen(cache.v, cache.v_strides, row, tokens_[t], kv_head);
       for (std::int32_t h = 0; h < heads_per_kv_; ++h) {
         double const weight = weights(h)[t];
         double* const head  = out + static_cast<std::ptrdiff_t>(h) * head_dim;
@@ -259,60 +254,44 @@ class reference_rows_of_thread {
   std::vector<std::int32_t> tokens_;
 };
 
-//! Attends to row row_of(i) for every i in [0, num_rows), on several threads.
-template <class RowOf>
-void reference_over_threads(batch const& rows, selection const& selected,
-                            attention_operands const& operands, int page_tokens,
-                            std::int32_t num_rows, RowOf row_of, reference_result& result,
-                            int num_threads) {
+PAGEUNION_DETAIL_NAMESPACE_END
+PAGEUNION_NAMESPACE_BEGIN
+
+//! reference_attention() of some rows of a batch only; result row i is row sampled[i].
+//! @param sampled rows in [0, rows.num_rows), in any order, repeats allowed
+inline void reference_rows(batch const& rows, selection const& selected,
+                           attention_operands const& operands, int page_tokens,
+                           std::vector<std::int32_t> const& sampled, reference_result& result,
+                           int num_threads = 0) {
   std::size_t const num_heads   = static_cast<std::size_t>(operands.q.num_heads);
   std::size_t const row_outputs = num_heads * static_cast<std::size_t>(operands.q.head_dim);
-  result.out.resize(static_cast<std::size_t>(num_rows) * row_outputs);
-  result.lse.resize(static_cast<std::size_t>(num_rows) * num_heads);
+  result.out.resize(sampled.size() * row_outputs);
+  result.lse.resize(sampled.size() * num_heads);
 
-  std::atomic<std::int32_t> next{0};
+  std::atomic<std::size_t> next{0};
   auto const work = [&] {
-    reference_rows_of_thread one(rows, selected, operands, page_tokens);
-    for (std::int32_t i = next++; i < num_rows; i = next++) {
-      std::size_t const index = static_cast<std::size_t>(i);
-      one.attend(row_of(i), result.out.data() + index * row_outputs,
-                 result.lse.data() + index * num_heads);
+    detail::reference_rows_of_thread one(rows, selected, operands, page_tokens);
+    for (std::size_t i = next++; i < sampled.size(); i = next++) {
+      one.attend(sampled[i], result.out.data() + i * row_outputs,
+                 result.lse.data() + i * num_heads);
     }
   };
-  int const available  = static_cast<int>(std::thread::hardware_concurrency());
-  int const wanted     = num_threads > 0 ? num_threads : std::max(available, 1);
-  int const num_extras = std::min(wanted, std::max(num_rows, 1)) - 1;
-  // What a thread throws is thrown here, when all have ended.
-  std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(num_extras) + 1);
-  auto const work_and_catch = [&](std::exception_ptr& caught) {
-    try {
-      work();
-    } catch (...) {
-      caught = std::current_exception();
-    }
-  };
-  std::vector<std::thread> extras;
-  extras.reserve(thrown.size());
+  std::size_t const available = (std::max)(std::thread::hardware_concurrency(), 1u);
+  std::size_t const wanted    = num_threads > 0 ? static_cast<std::size_t>(num_threads) : available;
+  std::vector<std::future<void>> others;
   try {
-    for (int i = 0; i < num_extras; ++i) {
-      extras.emplace_back(work_and_catch, std::ref(thrown[static_cast<std::size_t>(i)]));
+    while (others.size() + 1 < (std::min)(wanted, sampled.size())) {
+      others.push_back(std::async(std::launch::async, work));
     }
   } catch (...) {
     // No more threads are to be had: those that there are do all rows.
   }
-  work_and_catch(thrown.back());
-  for (std::thread& extra : extras) {
-    extra.join();
-  }
-  for (std::exception_ptr const& caught : thrown) {
-    if (caught != nullptr) {
-      std::rethrow_exception(caught);
-    }
+  // Whatever throws, here or in a thread: the futures wait for their threads before the call ends.
+  work();
+  for (std::future<void>& other : others) {
+    other.get();
   }
 }
-
-PAGEUNION_DETAIL_NAMESPACE_END
-PAGEUNION_NAMESPACE_BEGIN
 
 //! Attention of every row of a batch, in double precision on the host.
 //!
@@ -332,21 +311,9 @@ PAGEUNION_NAMESPACE_BEGIN
 inline void reference_attention(batch const& rows, selection const& selected,
                                 attention_operands const& operands, int page_tokens,
                                 reference_result& result, int num_threads = 0) {
-  auto const row_of = [](std::int32_t i) { return i; };
-  detail::reference_over_threads(rows, selected, operands, page_tokens, rows.num_rows, row_of,
-                                 result, num_threads);
-}
-
-//! reference_attention() of some rows of a batch only; result row i is row sampled[i].
-//! @param sampled rows in [0, rows.num_rows), in any order, repeats allowed
-inline void reference_rows(batch const& rows, selection const& selected,
-                           attention_operands const& operands, int page_tokens,
-                           std::vector<std::int32_t> const& sampled, reference_result& result,
-                           int num_threads = 0) {
-  auto const row_of = [&](std::int32_t i) { return sampled[static_cast<std::size_t>(i)]; };
-  detail::reference_over_threads(rows, selected, operands, page_tokens,
-                                 static_cast<std::int32_t>(sampled.size()), row_of, result,
-                                 num_threads);
+  std::vector<std::int32_t> every_row(static_cast<std::size_t>(rows.num_rows));
+  std::iota(every_row.begin(), every_row.end(), 0);
+  reference_rows(rows, selected, operands, page_tokens, every_row, result, num_threads);
 }
 
 PAGEUNION_NAMESPACE_END

@@ -4,8 +4,6 @@
 //! device. Knows a row's facts and the block table's shape; reads no table by itself.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 #include <pageunion/kv_cache.hpp>
@@ -17,20 +15,28 @@ PAGEUNION_NAMESPACE_BEGIN
 enum class drop_reason : int {
   none = 0,        //!< not dropped
   negative,        //!< the entry is negative: a hole or a fill
-  not_visible,     //!< the token is at or past the row's visible end
+  not_visible,     //!< the token is outside the row's visible range
   past_table,      //!< its logical cache block is outside the block table's width
   unmapped_block,  //!< its physical cache block is outside [0, num_blocks)
   over_capacity,   //!< its page did not fit: the caller's max_pages was too small
 };
 
-//! Tokens [0, visible_end) are visible to a row: the smaller of position + 1 and the sequence length,
-//! never negative. Formula: max(0, min(position + 1, sequence_length)). Any int64 position is legal.
-__host__ __device__ constexpr std::int32_t visible_end(std::int64_t position,
-                                                       std::int32_t sequence_length) noexcept {
+//! Tokens [begin, end) of a request.
+struct token_range {
+  std::int32_t begin = 0;  //!< the first token
+  std::int32_t end   = 0;  //!< one past the last
+};
+
+//! The tokens of its request that a row may see, the one place that says so: those up to its position
+//! and the request's length, [0, max(0, min(position + 1, sequence_length))). Any int64 position is
+//! legal. Planner, row route and report take the range from here and hold for any begin.
+__host__ __device__ constexpr token_range visible_tokens(std::int64_t position,
+                                                         std::int32_t sequence_length) noexcept {
   if (position < 0 || sequence_length <= 0) {
-    return 0;
+    return {};
   }
-  return position < sequence_length ? static_cast<std::int32_t>(position) + 1 : sequence_length;
+  return {0,
+          position < sequence_length ? static_cast<std::int32_t>(position) + 1 : sequence_length};
 }
 
 //! True if a row's request exists. Rows of other requests are empty rows.
@@ -47,19 +53,16 @@ __host__ __device__ constexpr std::int32_t entries_in_use(std::int32_t count,
 
 //! Checks a token against everything but the block table's contents.
 //! @param token a table entry; 64-bit so that a page number times page_tokens cannot overflow
-__host__ __device__ constexpr drop_reason check_token(std::int64_t token, std::int32_t end,
+__host__ __device__ constexpr drop_reason check_token(std::int64_t token, token_range visible,
                                                       std::int32_t block_tokens,
                                                       std::int32_t table_width) noexcept {
   if (token < 0) {
     return drop_reason::negative;
   }
-  if (token >= end) {
+  if (token < visible.begin || token >= visible.end) {
     return drop_reason::not_visible;
   }
-  if (token / block_tokens >= table_width) {
-    return drop_reason::past_table;
-  }
-  return drop_reason::none;
+  return token / block_tokens >= table_width ? drop_reason::past_table : drop_reason::none;
 }
 
 //! True if a physical cache block exists.
@@ -67,8 +70,7 @@ __host__ __device__ constexpr bool is_mapped(std::int32_t block, std::int32_t nu
   return block >= 0 && block < num_blocks;
 }
 
-//! The page that a page table's row gets besides its entries: its last, partly visible page;
-//! -1 if its last page is whole.
+//! The page that a page table's row gets besides its entries: its last one if partly visible, else -1.
 __host__ __device__ constexpr std::int32_t tail_page(std::int32_t end, int page_tokens) noexcept {
   return end % page_tokens == 0 ? -1 : end / page_tokens;
 }
@@ -79,14 +81,11 @@ constexpr std::int64_t max_pages_per_row(selection const& selected, int page_tok
                                          std::int32_t block_tokens,
                                          std::int32_t table_width) noexcept {
   std::int64_t const mapped = static_cast<std::int64_t>(table_width) * (block_tokens / page_tokens);
-  std::int64_t listed       = 0;
-  if (selected.kind == selection_kind::pages) {
-    listed = static_cast<std::int64_t>(selected.pages.width) + 1;
-  } else {
-    listed = selected.tokens.width;
-    if (selected.tokens.max_pages > 0 && selected.tokens.max_pages < listed) {
-      listed = selected.tokens.max_pages;
-    }
+  std::int64_t listed       = static_cast<std::int64_t>(selected.pages.width) + 1;
+  if (selected.kind != selection_kind::pages) {
+    token_table const& tokens = selected.tokens;
+    listed =
+        tokens.max_pages > 0 && tokens.max_pages < tokens.width ? tokens.max_pages : tokens.width;
   }
   return listed < mapped ? listed : mapped;
 }

@@ -26,8 +26,8 @@ struct token_table {
   std::int32_t const* counts = nullptr;  //!< [num_rows] entries in use; null = all of width
   //! Elements between two counts. A count kept in a column of the table has the table's stride.
   std::int64_t count_stride = 1;
-  //! The caller's word that no row's tokens lie in more pages than this; 0 = no such word, and the
-  //! workspace holds one page per entry. QSA: 513. Where the word is broken, pages are dropped and
+  //! The caller promises that no row's tokens lie in more pages than this; 0 = no promise, and the
+  //! workspace holds one page per entry. QSA: 513. Where the promise is broken, pages are dropped and
   //! counted: by the grouped route those past group_rows * max_pages of a group, the last in plan
   //! order, by the row route those past max_pages of a row, the highest. Only then do routes differ.
   std::int32_t max_pages = 0;

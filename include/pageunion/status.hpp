@@ -46,6 +46,7 @@ enum class status : int {
   invalid_heads_per_kv,
   invalid_head_dim,
   invalid_num_requests,
+  invalid_cache_element,
   invalid_num_blocks,
   invalid_block_tokens,
   invalid_table_width,
@@ -151,6 +152,8 @@ constexpr char const* to_string(status s) noexcept {
       return "head_dim differs from the policy's head_dim";
     case status::invalid_num_requests:
       return "num_requests is negative: expected 0 or more";
+    case status::invalid_cache_element:
+      return "cache.element differs from the policy's cache_element";
     case status::invalid_num_blocks:
       return "cache.num_blocks is negative: expected 0 or more";
     case status::invalid_block_tokens:

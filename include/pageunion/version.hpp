@@ -12,6 +12,9 @@
 #define PAGEUNION_VERSION_MAJOR 0
 #define PAGEUNION_VERSION_MINOR 1
 #define PAGEUNION_VERSION_PATCH 0
+//! One number to compare, as in #if PAGEUNION_VERSION >= 100, which is 0.1.0.
+#define PAGEUNION_VERSION \
+  (PAGEUNION_VERSION_MAJOR * 10000 + PAGEUNION_VERSION_MINOR * 100 + PAGEUNION_VERSION_PATCH)
 
 // Inline namespaces: v0_1_0, so that two versions of the library in one program keep apart; and
 // sm_700750 of a compilation for 700,750 (nvcc tells its list from 11.5), so that with several such

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Room 5. Byte layout of the caller's buffer, for sizing and for carving alike. Knows sizes of
-//! arrays only.
+//! Room 5. Byte layout of the caller's buffer, for sizing and carving alike. Knows sizes of arrays only.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include <pageunion/geometry.hpp>
+#include <pageunion/operands.hpp>
 #include <pageunion/plan.hpp>
+#include <pageunion/policy.hpp>
+#include <pageunion/rules.hpp>
 
 PAGEUNION_NAMESPACE_BEGIN
 
-//! Where the arrays of a plan are. Offsets in bytes from the start of the workspace, each a multiple
-//! of workspace_alignment.
+//! Where a plan's arrays are: bytes from the workspace's start, multiples of workspace_alignment.
 struct plan_layout {
   std::size_t addresses = 0;  //!< page_address [num_groups, capacity]
   std::size_t masks     = 0;  //!< mask_type [num_groups, capacity]
@@ -35,16 +35,33 @@ constexpr std::size_t align_workspace(std::size_t bytes) noexcept {
 
 //! Lays out a plan.
 //! @param capacity entries of a group: group_capacity()
-template <class Geometry>
+template <class Shape>
 constexpr plan_layout layout_plan(std::int32_t num_groups, std::int32_t capacity) noexcept {
   std::size_t const groups  = static_cast<std::size_t>(num_groups);
   std::size_t const entries = groups * static_cast<std::size_t>(capacity);
   plan_layout layout{};
   layout.masks     = align_workspace(entries * sizeof(page_address));
-  layout.num_pages = layout.masks + align_workspace(entries * sizeof(typename Geometry::mask_type));
+  layout.num_pages = layout.masks + align_workspace(entries * sizeof(typename Shape::mask_type));
   layout.total     = layout.num_pages + align_workspace(groups * sizeof(std::int32_t));
   layout.total     = layout.total == 0 ? workspace_alignment : layout.total;
   return layout;
+}
+
+//! Partitions of `partition_pages` pages that hold this many pages: at least 1.
+constexpr std::int32_t partitions_of(std::int64_t pages, std::int32_t partition_pages) noexcept {
+  std::int64_t const full  = pages / partition_pages;
+  bool const has_remainder = pages % partition_pages != 0;
+  return static_cast<std::int32_t>(full + (has_remainder || full == 0 ? 1 : 0));
+}
+
+//! Partitions that row_attention() splits each row of a call into at most, from shapes alone and
+//! whichever architecture's code runs: at least 1.
+template <class Policy = qsa_policy, class Selector = default_tuning>
+constexpr std::int32_t num_partitions(selection const& selected, kv_cache const& cache) noexcept {
+  constexpr tuning most = most_demanding_tuning<Policy, Selector>();
+  return partitions_of(
+      max_pages_per_row(selected, Policy::page_tokens, cache.block_tokens, cache.blocks.width),
+      most.partition_tokens / Policy::page_tokens);
 }
 
 //! Lays out the partial results of `num_partitions` partitions; none are kept of a single one.
@@ -62,18 +79,23 @@ constexpr partials_layout layout_partials(std::int32_t num_partitions, std::int3
 }
 
 //! The plan's arrays in a workspace that layout_plan() laid out.
-template <class Geometry>
-plan<Geometry> carve_plan(void* workspace, std::int32_t num_groups,
-                          std::int32_t capacity) noexcept {
-  plan_layout const layout = layout_plan<Geometry>(num_groups, capacity);
+template <class Shape>
+plan<Shape> carve_plan(void* workspace, std::int32_t num_groups, std::int32_t capacity) noexcept {
+  plan_layout const layout = layout_plan<Shape>(num_groups, capacity);
   auto* const bytes        = static_cast<unsigned char*>(workspace);
-  plan<Geometry> planned{};
-  planned.addresses  = reinterpret_cast<page_address*>(bytes + layout.addresses);
-  planned.masks      = reinterpret_cast<typename Geometry::mask_type*>(bytes + layout.masks);
-  planned.num_pages  = reinterpret_cast<std::int32_t*>(bytes + layout.num_pages);
-  planned.num_groups = num_groups;
-  planned.capacity   = capacity;
-  return planned;
+  return {reinterpret_cast<page_address*>(bytes + layout.addresses),
+          reinterpret_cast<typename Shape::mask_type*>(bytes + layout.masks),
+          reinterpret_cast<std::int32_t*>(bytes + layout.num_pages), num_groups, capacity};
+}
+
+//! The partial results in a workspace that layout_partials() laid out.
+inline row_partials carve_partials(void* workspace, std::int32_t num_partitions,
+                                   std::int32_t num_rows, std::int32_t num_heads,
+                                   std::int32_t head_dim) noexcept {
+  partials_layout const layout = layout_partials(num_partitions, num_rows, num_heads, head_dim);
+  auto* const bytes            = static_cast<unsigned char*>(workspace);
+  return {reinterpret_cast<float*>(bytes + layout.out),
+          reinterpret_cast<float*>(bytes + layout.lse), num_partitions};
 }
 
 PAGEUNION_NAMESPACE_END

@@ -4,33 +4,24 @@
 //! with a mask each, in shared memory and without a sort. Knows selections; not where pages lie.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <cstdint>
-#include <type_traits>
-
 #include <cub/block/block_scan.cuh>
 
-#include <pageunion/detail/group_facts.cuh>
-#include <pageunion/detail/selected_runs.cuh>
-#include <pageunion/detail/usual_quads.cuh>
-#include <pageunion/geometry.hpp>
-#include <pageunion/selection.hpp>
+#include <pageunion/detail/planner/group_facts.cuh>
 
 PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
-//! Shared memory of a page_window.
-template <class Geometry, int StorageBytes>
+//! Shared memory of a page_union.
+template <class Shape, unsigned StorageBytes>
 struct window_storage {
-  using scan = CUB_NS_QUALIFIER::BlockScan<int, Geometry::group_rows * sm70_limits::warp_threads,
+  using scan = CUB_NS_QUALIFIER::BlockScan<int, Shape::group_rows * sm70_limits::warp_threads,
                                            CUB_NS_QUALIFIER::BLOCK_SCAN_WARP_SCANS>;
 
-  //! A map:     masks[map_pages] | slots[map_pages].
+  //! A map:     masks[map_pages] | positions[map_pages].
   //! A ranking: present[words] | rank[words] | kept[kept_quads][threads] | masks[list_pages] |
-  //!            slots[list_pages], with as many words as the group's windows need: the list gets
+  //!            positions[list_pages], with as many words as the group's windows need: the list gets
   //!            the rest.
   alignas(16) unsigned char bytes[StorageBytes];
-  std::int32_t first_slot[Geometry::group_rows];  //!< per request: slot of its first page
+  std::int32_t first_position[Shape::group_rows];  //!< per request: position of its first page
   typename scan::TempStorage scan_storage;
 };
 
@@ -43,73 +34,71 @@ struct window_storage {
 //!   page's is its rank, its place in the list. A second pass fills the masks of the list; over tokens
 //!   it mostly reads what the first one kept. A list that is longer than its memory is made in parts.
 //!
-//! @tparam Table token_table or page_table
-//! @tparam Shape sizes, as in planner_shape
-template <class Geometry, class Table, class Shape>
-class page_window {
+//! @tparam Sizes as planner_sizes
+template <class Shape, class Sizes>
+class page_union {
  public:
-  using mask_type              = typename Geometry::mask_type;
-  static constexpr int warps   = Geometry::group_rows;
+  using mask_type              = typename Shape::mask_type;
+  static constexpr int warps   = Shape::group_rows;
   static constexpr int lanes   = sm70_limits::warp_threads;
   static constexpr int threads = warps * lanes;
 
  private:
-  static constexpr int page_tokens = Geometry::page_tokens;
+  static constexpr int page_tokens = Shape::page_tokens;
   static constexpr int word_bits   = 32;
   static constexpr int mask_words  = static_cast<int>(sizeof(mask_type) / sizeof(std::uint32_t));
   static constexpr int vector      = 4;  // words of a 16-byte access
   static constexpr std::uint32_t step_entries = lanes * entry_quad::size;  // a warp reads at once
   static constexpr int list_entry_bytes       = sizeof(mask_type) + sizeof(std::uint16_t);
 
-  static constexpr bool keeps               = std::is_same<Table, token_table>::value;
-  static constexpr std::uint32_t kept_quads = keeps ? Shape::kept_quads : 0;
-  static constexpr int kept_bytes = static_cast<int>(kept_quads * threads * sizeof(kept_quad));
+  static constexpr std::uint32_t kept_quads = Sizes::kept_quads;  // of a lane, of a row of tokens
 
   static constexpr int round_down(int value, int multiple) { return value / multiple * multiple; }
   static __host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
   // A thread remembers which of its pages of a map have a mask: a bit each.
   static constexpr int map_pages =
-      smaller(round_down(Shape::storage_bytes / list_entry_bytes, word_bits), threads* word_bits);
+      smaller(round_down(Sizes::storage_bytes / list_entry_bytes, word_bits), threads* word_bits);
 
-  static constexpr int window_words  = Shape::window_pages / word_bits;
+  static constexpr int window_words  = Sizes::window_pages / word_bits;
+  static constexpr int kept_bytes    = static_cast<int>(kept_quads * threads * sizeof(kept_quad));
   static constexpr int ranking_bytes = window_words * 6 + kept_bytes;
-  static_assert(Shape::window_pages <= 65536, "a window's slots must have 16 bits");
-  static_assert(Shape::window_pages % (8 * word_bits) == 0,
+  static_assert(Sizes::window_pages <= 65536, "a window's positions must have 16 bits");
+  static_assert(Sizes::window_pages % (8 * word_bits) == 0,
                 "a window must have a multiple of 256 pages, so that 16-byte accesses fit");
-  static_assert(Shape::storage_bytes - ranking_bytes >= list_entry_bytes * word_bits,
+  static_assert(Sizes::storage_bytes - ranking_bytes >= list_entry_bytes * word_bits,
                 "storage_bytes must hold a ranking and a list of 32 pages");
   static_assert(kept_quads <= word_bits, "a thread remembers in a word which quads to read again");
 
-  using scan = typename window_storage<Geometry, Shape::storage_bytes>::scan;
+  using scan = typename window_storage<Shape, Sizes::storage_bytes>::scan;
 
  public:
-  using shared_storage = window_storage<Geometry, Shape::storage_bytes>;
+  using shared_storage = window_storage<Shape, Sizes::storage_bytes>;
 
   //! @param facts filled, and a barrier passed
-  __device__ page_window(Table const& table, std::int32_t first_row,
-                         group_facts<Geometry> const& facts, shared_storage& smem)
-      : table_(table),
+  __device__ page_union(selection const& selected, std::int32_t first_row,
+                        group_facts<Shape> const& facts, shared_storage& smem)
+      : selected_(selected),
         facts_(facts),
         smem_(smem),
         warp_(static_cast<int>(threadIdx.x) / lanes),
         lane_(static_cast<int>(threadIdx.x) % lanes),
         row_(first_row + warp_),
-        is_map_(Shape::can_map && facts.num_pages <= map_pages) {
+        is_map_(Sizes::can_map && facts.num_pages <= map_pages) {
     if (!is_map_) {
-      int const shown = facts.num_pages < Shape::window_pages ? static_cast<int>(facts.num_pages)
-                                                              : Shape::window_pages;
+      int const shown = facts.num_pages < Sizes::window_pages ? static_cast<int>(facts.num_pages)
+                                                              : Sizes::window_pages;
       words_          = (shown + 8 * word_bits - 1) / (8 * word_bits) * 8;
-      first_mask_     = (words_ * 6 + kept_bytes) / static_cast<int>(sizeof(std::uint32_t));
-      list_pages_     = (Shape::storage_bytes - words_ * 6 - kept_bytes) / list_entry_bytes /
-                    word_bits * word_bits;
+      int const bytes = words_ * 6 + (num_kept() > 0 ? kept_bytes : 0);
+      first_mask_     = bytes / static_cast<int>(sizeof(std::uint32_t));
+      list_pages_     = (Sizes::storage_bytes - bytes) / list_entry_bytes / word_bits * word_bits;
     }
   }
 
   //! True if the window is a map: it shows the whole page space and has one list, made by open().
   __device__ bool is_map() const { return is_map_; }
   //! Pages that a window shows.
-  __device__ int width() const { return is_map_ ? map_pages : Shape::window_pages; }
+  __device__ int width() const { return is_map_ ? map_pages : Sizes::window_pages; }
   //! Pages of a list at most.
   __device__ int list_pages() const { return list_pages_; }
 
@@ -118,20 +107,31 @@ class page_window {
   //! @return pages that were chosen among them
   __device__ int open(std::int64_t begin) {
     std::int64_t const left = facts_.num_pages - begin;
-    int const num_slots     = left < width() ? static_cast<int>(left) : width();
+    int const num_positions = left < width() ? static_cast<int>(left) : width();
     __syncthreads();
-    show_row(begin, num_slots);
+    show_row(begin, num_positions);
     show_requests(begin);
     if (is_map_) {
-      set_zero(masks(), (num_slots + vector - 1) / vector * vector * mask_words);
+      set_zero(masks(), (num_positions + vector - 1) / vector * vector * mask_words);
       __syncthreads();
-      visit_row([this](std::int32_t slot, std::uint32_t bits) { add_bits(slot, bits); });
-      __syncthreads();
-      return list_map(num_slots);
+      visit_row([this](std::int32_t position, std::uint32_t bits) { add_bits(position, bits); },
+                [](std::uint32_t, kept_quad) {});
+      if (__syncthreads_or(hidden_bits() != 0) != 0) {
+        hide_bits(shown_.first_position, num_positions);
+      }
+      return list_map(num_positions);
     }
     set_zero(present(), words_);
     __syncthreads();
-    mark_row();
+    visit_row(
+        [this](std::int32_t position, std::uint32_t) {
+          atomicOr(present() + position / word_bits, 1u << position % word_bits);
+        },
+        [this](std::uint32_t i, kept_quad quad) {
+          if (i < num_kept()) {
+            kept(i) = quad;
+          }
+        });
     __syncthreads();
     return rank_pages();
   }
@@ -141,47 +141,42 @@ class page_window {
   __device__ void list(int first, int num_pages) {
     __syncthreads();
     set_zero(masks(), num_pages * mask_words);
-    list_slots(first, num_pages);
+    list_positions(first, num_pages);
     __syncthreads();
-    auto const add = [=](std::int32_t slot, std::uint32_t bits) {
-      int const word = slot / word_bits;
-      int const index =
-          rank()[word] - first + __popc(present()[word] & ((1u << slot % word_bits) - 1u));
+    revisit_row([this, first, num_pages](std::int32_t position, std::uint32_t bits) {
+      int const index = rank_of(position) - first;
       if (static_cast<unsigned>(index) < static_cast<unsigned>(num_pages)) {
         add_bits(index, bits);
       }
-    };
-    if constexpr (keeps) {
-      revisit_row(add);
-    } else {
-      visit_row(add);
+    });
+    if (__syncthreads_or(hidden_bits() != 0) != 0) {
+      hide_bits(rank_of(shown_.first_position) - first, num_pages);
     }
-    __syncthreads();
   }
 
-  //! Slot of a page of the list: its place in the window.
-  __device__ int slot(int index) const { return slots()[index]; }
-  //! Mask of a page of the list, never 0.
-  //! @param slot slot(index)
-  __device__ mask_type mask(int index, int slot) const {
-    std::uint32_t const* const word = masks() + (is_map_ ? slot : index) * mask_words;
+  //! Position of a page of the list: its place in the window.
+  __device__ int position(int index) const { return positions()[index]; }
+  //! Mask of a page of the list; 0 if the rows chose hidden tokens of it alone.
+  //! @param position position(index)
+  __device__ mask_type mask(int index, int position) const {
+    std::uint32_t const* const word = masks() + (is_map_ ? position : index) * mask_words;
     mask_type mask                  = word[0];
     if constexpr (mask_words == 2) {
       mask |= mask_type{word[1]} << word_bits;
     }
     return mask;
   }
-  //! Request of a slot, by the order in which the group meets its requests.
-  __device__ int request_of(int slot) const {
+  //! Request of a position, by the order in which the group meets its requests.
+  __device__ int request_of(int position) const {
     int request = 0;
-    while (request + 1 < facts_.num_requests && slot >= smem_.first_slot[request + 1]) {
+    while (request + 1 < facts_.num_requests && position >= smem_.first_position[request + 1]) {
       ++request;
     }
     return request;
   }
-  //! Page number of a slot in its request.
-  __device__ std::uint32_t page_of(int slot, int request) const {
-    return static_cast<std::uint32_t>(slot - smem_.first_slot[request]);
+  //! Page number of a position in its request.
+  __device__ std::uint32_t page_of(int position, int request) const {
+    return static_cast<std::uint32_t>(position - smem_.first_position[request]);
   }
 
  private:
@@ -196,23 +191,24 @@ class page_window {
     return reinterpret_cast<kept_quad*>(smem_.bytes + words_ * 6)[i * threads + threadIdx.x];
   }
   __device__ std::uint32_t* masks() const { return present() + first_mask_; }
-  __device__ std::uint16_t* slots() const {
+  __device__ std::uint16_t* positions() const {
     return reinterpret_cast<std::uint16_t*>(masks() + list_pages_ * mask_words);
   }
 
   //! Finds the row's part in a window.
-  __device__ void show_row(std::int64_t begin, int num_slots) {
+  __device__ void show_row(std::int64_t begin, int num_positions) {
     std::int64_t const base        = facts_.first_page[warp_];
-    std::int64_t const end         = facts_.end[warp_];
-    std::int64_t const first_page  = begin > base ? begin - base : 0;
+    token_range const tokens       = facts_.tokens[warp_];
+    std::int64_t const row_page    = tokens.begin / page_tokens;
+    std::int64_t const first_page  = begin - base > row_page ? begin - base : row_page;
     std::int64_t const first_token = first_page * page_tokens;
-    std::int64_t const pages_end   = (begin + num_slots - base) * page_tokens;
-    std::int64_t const tokens_end  = pages_end < end ? pages_end : end;
+    std::int64_t const pages_end   = (begin + num_positions - base) * page_tokens;
+    std::int64_t const tokens_end  = pages_end < tokens.end ? pages_end : tokens.end;
     shown_                         = row_window{};
     if (first_token < tokens_end) {
-      shown_.first_token = static_cast<std::int32_t>(first_token);
-      shown_.num_tokens  = static_cast<std::uint32_t>(tokens_end - first_token);
-      shown_.first_slot  = static_cast<std::int32_t>(base + first_page - begin);
+      shown_.first_token    = static_cast<std::int32_t>(first_token);
+      shown_.num_tokens     = static_cast<std::uint32_t>(tokens_end - first_token);
+      shown_.first_position = static_cast<std::int32_t>(base + first_page - begin);
     }
   }
 
@@ -221,11 +217,17 @@ class page_window {
   __device__ void show_requests(std::int64_t begin) {
     constexpr std::int64_t far_before = -(std::int64_t{1} << 30);
     if (static_cast<int>(threadIdx.x) < facts_.num_requests) {
-      std::int64_t slot             = facts_.request_first_page[threadIdx.x] - begin;
-      slot                          = slot > far_before ? slot : far_before;
-      slot                          = slot < Shape::window_pages ? slot : Shape::window_pages;
-      smem_.first_slot[threadIdx.x] = static_cast<std::int32_t>(slot);
+      std::int64_t position = facts_.request_first_page[threadIdx.x] - begin;
+      position              = position > far_before ? position : far_before;
+      position              = position < Sizes::window_pages ? position : Sizes::window_pages;
+      smem_.first_position[threadIdx.x] = static_cast<std::int32_t>(position);
     }
+  }
+
+  //! Marked pages before a position: the rank of its page if that is marked.
+  __device__ int rank_of(int position) const {
+    int const word = position / word_bits;
+    return rank()[word] + __popc(present()[word] & ((1u << position % word_bits) - 1u));
   }
 
   // Whole 16-byte vectors: the arrays are that long.
@@ -243,6 +245,31 @@ class page_window {
     atomicOr(masks() + index * mask_words + first_bit / word_bits, bits << first_bit % word_bits);
   }
 
+  //! Tokens of the row's first page in the window that come before those that the row may see.
+  __device__ std::uint32_t hidden_bits() const {
+    std::int32_t const num_hidden = facts_.tokens[warp_].begin - shown_.first_token;
+    return num_hidden > 0 && shown_.num_tokens > 0 ? (1u << num_hidden) - 1u : 0u;
+  }
+  //! Takes the hidden tokens out of a mask. Ends with a CTA barrier.
+  //! @param index of the row's first page in the masks; one outside [0, size) has no mask there, and a
+  //!              page that no row chose has the rank of the next one
+  __device__ void hide_bits(int index, int size) const {
+    if (lane_ == 0 && static_cast<unsigned>(index) < static_cast<unsigned>(size) &&
+        (is_map_ || position(index) == shown_.first_position)) {
+      int const first_bit = warp_ * page_tokens;
+      atomicAnd(masks() + index * mask_words + first_bit / word_bits,
+                ~(hidden_bits() << first_bit % word_bits));
+    }
+    __syncthreads();
+  }
+
+  //! Quads that a lane keeps: a page table is small enough to be read twice.
+  __device__ std::uint32_t num_kept() const {
+    return selected_.kind == selection_kind::tokens ? kept_quads : 0u;
+  }
+  //! Made anew where runs are visited: kept across a row's loads it takes registers that then spill.
+  __device__ selection_reader<page_tokens> reader() const { return {selected_, row_}; }
+
   //! Entries of the row; none if the window shows none of its tokens.
   __device__ std::uint32_t num_shown_entries() const {
     return shown_.num_tokens == 0 ? 0u : static_cast<std::uint32_t>(facts_.num_entries[warp_]);
@@ -252,26 +279,27 @@ class page_window {
     return i * step_entries + static_cast<std::uint32_t>(lane_) * entry_quad::size;
   }
 
-  //! Shows this lane's quads, the i-th as use_usual(i, quad). If that says false, and at the end of
-  //! the row, use_other(i, quad) is called.
-  template <class UseUsual, class UseOther>
-  __device__ void visit_quads(UseUsual const& use_usual, UseOther const& use_other) const {
-    constexpr std::uint32_t batch   = Shape::batch_quads;
+  //! Calls visit(position, bits) for all runs of the row, and for a lane's i-th quad keep(i, kept_quad).
+  template <class Visit, class Keep>
+  __device__ void visit_row(Visit const& visit, Keep const& keep) const {
+    constexpr std::uint32_t batch   = Sizes::batch_quads;
     std::uint32_t const num_entries = num_shown_entries();
-    std::int32_t const* const row   = row_entries(table_, row_);
-    bool const is_aligned           = has_aligned_quads(row);
+    auto const row                  = reader();
+    bool const is_aligned           = row.has_aligned_quads();
 #pragma unroll 1
     for (std::uint32_t i = 0; i * step_entries < num_entries; i += batch) {
-      unsigned others = 0;  // bit j: quad i + j
+      unsigned others = 0;  // bit j: quad i + j is not a usual one, or at the end of the row
       if ((i + batch) * step_entries <= num_entries) {
         entry_quad quads[batch];  // all in flight before the first is used
 #pragma unroll
         for (std::uint32_t j = 0; j < batch; ++j) {
-          quads[j] = load_whole_quad(row + first_entry(i + j), is_aligned);
+          quads[j] = row.load_whole_quad(first_entry(i + j), is_aligned);
         }
 #pragma unroll
         for (std::uint32_t j = 0; j < batch; ++j) {
-          others |= use_usual(i + j, quads[j]) ? 0u : 1u << j;
+          kept_quad whole;
+          others |= reader().visit_usual_runs(quads[j], shown_, whole, visit) ? 0u : 1u << j;
+          keep(i + j, whole);
         }
       } else {
 #pragma unroll
@@ -283,84 +311,47 @@ class page_window {
 #pragma unroll 1
       for (; others != 0; others &= others - 1) {
         std::uint32_t const j = static_cast<std::uint32_t>(__ffs(static_cast<int>(others))) - 1;
-        use_other(i + j, load_quad(row, first_entry(i + j), num_entries));
+        reader().visit_runs(row.load_quad(first_entry(i + j), num_entries), shown_, visit);
+        keep(i + j, {kept_quad::again});
       }
     }
-  }
-
-  //! Calls visit(slot, bits) for all runs of the row.
-  template <class Visit>
-  __device__ void visit_row(Visit const& visit) const {
-    visit_quads(
-        [&](std::uint32_t, entry_quad const& quad) {
-          kept_quad unused;
-          return visit_usual_runs<page_tokens>(table_, quad, shown_, unused, visit);
-        },
-        [&](std::uint32_t, entry_quad const& quad) {
-          visit_runs<page_tokens>(table_, quad, shown_, visit);
-        });
     if (lane_ == 0) {
-      visit_implied<page_tokens>(table_, shown_, visit);
+      reader().visit_implied(shown_, visit);
     }
   }
 
-  //! Sets the bits of the row's pages, and keeps the slots of whole ones.
-  __device__ void mark_row() {
-    auto const mark = [this](std::int32_t slot, std::uint32_t) {
-      atomicOr(present() + slot / word_bits, 1u << slot % word_bits);
-    };
-    auto const keep = [&](std::uint32_t i, kept_quad quad) {
-      if constexpr (keeps) {
-        if (i < kept_quads) {
-          kept(i) = quad;
-        }
-      }
-    };
-    visit_quads(
-        [&](std::uint32_t i, entry_quad const& quad) {
-          kept_quad whole;
-          bool const is_usual = visit_usual_runs<page_tokens>(table_, quad, shown_, whole, mark);
-          keep(i, whole);
-          return is_usual;
-        },
-        [&](std::uint32_t i, entry_quad const& quad) {
-          visit_runs<page_tokens>(table_, quad, shown_, mark);
-          keep(i, {kept_quad::again});
-        });
-    if (lane_ == 0) {
-      visit_implied<page_tokens>(table_, shown_, mark);
-    }
-  }
-
-  //! visit_row() of tokens after mark_row(), mostly from what that kept.
+  //! visit_row() once more in a ranking, over tokens mostly from what the first pass kept.
   template <class Visit>
   __device__ void revisit_row(Visit const& visit) const {
     std::uint32_t const num_entries = num_shown_entries();
-    std::int32_t const* const row   = row_entries(table_, row_);
+    auto const row                  = reader();
     unsigned others                 = 0;  // bit i: quad i
-#pragma unroll(Shape::batch_quads)
+#pragma unroll(Sizes::batch_quads)
     for (std::uint32_t i = 0; i < kept_quads; ++i) {
-      if (first_entry(i) < num_entries) {
-        std::uint16_t const slot = kept(i).slot;
-        if (slot < kept_quad::again) {
-          visit(slot, whole_page<page_tokens>);
+      if (i < num_kept() && first_entry(i) < num_entries) {
+        std::uint16_t const position = kept(i).position;
+        if (position < kept_quad::again) {
+          visit(position, row.whole_page);
         }
-        others |= slot == kept_quad::again ? 1u << i : 0u;
+        others |= position == kept_quad::again ? 1u << i : 0u;
       }
     }
-    std::uint32_t next = kept_quads;
+    std::uint32_t next = num_kept();
 #pragma unroll 1
     while (others != 0 || first_entry(next) < num_entries) {
       std::uint32_t const i =
           others != 0 ? static_cast<std::uint32_t>(__ffs(static_cast<int>(others))) - 1 : next++;
       others &= others - 1;
-      visit_runs<page_tokens>(table_, load_quad(row, first_entry(i), num_entries), shown_, visit);
+      row.visit_runs(row.load_quad(first_entry(i), num_entries), shown_, visit);
+    }
+    if (lane_ == 0) {
+      row.visit_implied(shown_, visit);
     }
   }
 
-  //! Which of the map's pages [slot, slot + 4) have a mask, one bit each.
-  __device__ unsigned masked_pages(int slot) const {
-    auto const* const vectors = reinterpret_cast<uint4 const*>(masks() + slot * mask_words);
+  //! Which of the map's pages [position, position + 4) have a mask, one bit each.
+  __device__ unsigned masked_pages(int position) const {
+    auto const* const vectors = reinterpret_cast<uint4 const*>(masks() + position * mask_words);
     uint4 any                 = vectors[0];
     if constexpr (mask_words == 2) {
       uint4 const low  = any;
@@ -371,20 +362,20 @@ class page_window {
            (any.w != 0 ? 8u : 0u);
   }
 
-  //! Lists the pages of a map. Each thread has a run of slots. Ends with a CTA barrier.
-  __device__ int list_map(int num_slots) {
-    int const run   = (num_slots + vector * threads - 1) / (vector * threads) * vector;
+  //! Lists the pages of a map. Each thread has a run of positions. Ends with a CTA barrier.
+  __device__ int list_map(int num_positions) {
+    int const run   = (num_positions + vector * threads - 1) / (vector * threads) * vector;
     int const begin = static_cast<int>(threadIdx.x) * run;
-    unsigned chosen = 0;  // bit i: slot begin + i
-    for (int i = 0; i < run && begin + i < num_slots; i += vector) {
+    unsigned chosen = 0;  // bit i: position begin + i
+    for (int i = 0; i < run && begin + i < num_positions; i += vector) {
       chosen |= masked_pages(begin + i) << i;
     }
-    int index = 0;
-    int total = 0;
+    int index = 0, total = 0;
     scan(smem_.scan_storage).ExclusiveSum(__popc(chosen), index, total);
 #pragma unroll 1
     for (; chosen != 0; chosen &= chosen - 1) {
-      slots()[index++] = static_cast<std::uint16_t>(begin + __ffs(static_cast<int>(chosen)) - 1);
+      positions()[index++] =
+          static_cast<std::uint16_t>(begin + __ffs(static_cast<int>(chosen)) - 1);
     }
     __syncthreads();
     return total;
@@ -404,8 +395,7 @@ class page_window {
       uint4 const four = *reinterpret_cast<uint4 const*>(present() + i);
       count += __popc(four.x) + __popc(four.y) + __popc(four.z) + __popc(four.w);
     }
-    int before = 0;
-    int total  = 0;
+    int before = 0, total = 0;
     scan(smem_.scan_storage).ExclusiveSum(count, before, total);
     for (int i = begin; i < end; ++i) {
       rank()[i] = static_cast<std::uint16_t>(before);
@@ -414,8 +404,8 @@ class page_window {
     return total;
   }
 
-  //! Writes the slots of this thread's pages that are in the list.
-  __device__ void list_slots(int first, int num_pages) const {
+  //! Writes the positions of this thread's pages that are in the list.
+  __device__ void list_positions(int first, int num_pages) const {
     int const begin = smaller(static_cast<int>(threadIdx.x) * run_of_words(), words_);
     int const end   = smaller(begin + run_of_words(), words_);
     int index       = begin < end ? rank()[begin] - first : 0;
@@ -424,7 +414,7 @@ class page_window {
 #pragma unroll 1
       for (std::uint32_t bits = present()[i]; bits != 0; bits &= bits - 1) {
         if (static_cast<unsigned>(index) < static_cast<unsigned>(num_pages)) {
-          slots()[index] =
+          positions()[index] =
               static_cast<std::uint16_t>(i * word_bits + __ffs(static_cast<int>(bits)) - 1);
         }
         ++index;
@@ -432,8 +422,8 @@ class page_window {
     }
   }
 
-  Table const& table_;
-  group_facts<Geometry> const& facts_;
+  selection const& selected_;
+  group_facts<Shape> const& facts_;
   shared_storage& smem_;
   int const warp_;
   int const lane_;

@@ -4,102 +4,87 @@
 //! Knows masks and addresses; not how the masks were found.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <cstdint>
-
-#include <pageunion/detail/group_facts.cuh>
-#include <pageunion/detail/launch.cuh>
-#include <pageunion/detail/page_divider.hpp>
-#include <pageunion/detail/page_window.cuh>
-#include <pageunion/geometry.hpp>
-#include <pageunion/kv_cache.hpp>
+#include <pageunion/detail/host/launch.cuh>
+#include <pageunion/detail/planner/page_divider.hpp>
+#include <pageunion/detail/planner/page_union.cuh>
 #include <pageunion/plan.hpp>
-#include <pageunion/rules.hpp>
-#include <pageunion/selection.hpp>
 
 PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
-//! Sizes of a planning CTA, one warp per row. Chosen on an H200, 2026-11-30, with figures of
-//! bench/planner_designs.md.
-template <class Geometry>
-struct planner_shape {
+//! Sizes of a planning CTA, one warp per row; chosen by bench/planner_designs.md, on an H200, 2026-11-30.
+template <class Shape>
+struct planner_sizes {
   //! Bytes of windows and lists. With 31 KiB, three CTAs of eight rows share a V100's SM.
-  static constexpr int storage_bytes = Geometry::group_rows > 8 ? 63488 : 31744;
+  static constexpr int storage_bytes = Shape::group_rows > 8 ? 63488 : 31744;
   static constexpr int window_pages  = 65536;  //!< pages of a ranking: 262,144 tokens of QSA
   static constexpr int kept_quads    = 16;     //!< of a lane: 2,048 tokens of a row
   static constexpr int batch_quads   = 4;      //!< 16-byte loads of a lane in flight
   static constexpr int batch_pages   = 4;      //!< block table loads of a lane in flight
   static constexpr bool can_map      = true;   //!< false: windows are rankings
-  static constexpr int ctas_per_sm   = Geometry::group_rows > 8 ? 2 : 4;  //!< bounds registers: 64
+  static constexpr int ctas_per_sm   = Shape::group_rows > 8 ? 2 : 4;  //!< bounds registers: 64
 };
 
 //! What the planner's kernel needs.
-template <class Geometry, class Table>
+template <class Shape>
 struct planner_params {
-  batch rows;
-  Table table;
-  block_table blocks;
-  std::int32_t num_blocks = 0;    //!< physical cache blocks
-  page_divider pages_per_block;   //!< pages of a cache block
-  std::int32_t table_tokens = 0;  //!< tokens that the block table can map for a request
-  std::int32_t page_limit   = 0;  //!< pages of a group at most
-  plan<Geometry> planned;
+  selected_entries from;
+  page_divider pages_per_block;  //!< pages of a cache block
+  std::int32_t page_limit = 0;   //!< pages of a group at most
+  plan<Shape> planned;
   unsigned long long* over_capacity = nullptr;  //!< counts pages past the limit; may be null
 };
 
 //! The same sizes with fewer registers, for groups that are planned in parts.
-template <class Shape>
-struct frugal_shape : Shape {
+template <class Sizes>
+struct frugal_sizes : Sizes {
   static constexpr bool can_map    = false;  //!< a map is planned at once
   static constexpr int batch_quads = 1;
   static constexpr int batch_pages = 1;
 };
 
 //! Shared memory of a planning CTA.
-template <class Geometry, int StorageBytes>
+template <class Shape, unsigned StorageBytes>
 struct planner_storage {
-  window_storage<Geometry, StorageBytes> open_window;
-  group_facts<Geometry> facts;
-  std::int32_t warp_counts[Geometry::group_rows][Geometry::num_categories + 1];
+  window_storage<Shape, StorageBytes> open_window;
+  group_facts<Shape> facts;
+  std::int32_t warp_counts[Shape::group_rows][Shape::num_categories + 1];
 };
 
 //! One CTA's work for one group, after read_group_facts():
 //!
 //!   per list of pages: count its categories | assign places | per list: place its pages
 //!
-//! A bar is a CTA barrier or more. If shared memory holds all pages at once, as it usually does, they
+//! A bar is one CTA barrier or more. If shared memory holds all pages at once, as it usually does, they
 //! are listed once; else every list is made twice, since a page's place depends on the counts of all
 //! lists. Lane c of every warp counts category c.
-template <class Geometry, class Table, class Shape>
+template <class Shape, class Sizes>
 class group_planner {
-  using window                         = page_window<Geometry, Table, Shape>;
-  using mask_type                      = typename Geometry::mask_type;
-  static constexpr int num_bands       = Geometry::num_bands;
-  static constexpr int num_categories  = Geometry::num_categories;
-  static constexpr int tile_pages      = Geometry::tile_pages;
+  using window                         = page_union<Shape, Sizes>;
+  using mask_type                      = typename Shape::mask_type;
+  static constexpr auto num_bands      = Shape::num_bands;
+  static constexpr int num_categories  = Shape::num_categories;
+  static constexpr int tile_pages      = Shape::tile_pages;
   static constexpr int warps           = window::warps;
   static constexpr int lanes           = window::lanes;
-  static constexpr int batch           = Shape::batch_pages;
+  static constexpr auto batch          = Sizes::batch_pages;
   static constexpr unsigned every_lane = 0xffffffffu;
   static_assert(num_categories < 8, "places are summed over eight lanes, one per category");
 
  public:
   static constexpr int threads = window::threads;
 
-  using shared_storage = planner_storage<Geometry, Shape::storage_bytes>;
+  using shared_storage = planner_storage<Shape, Sizes::storage_bytes>;
 
-  __device__ group_planner(planner_params<Geometry, Table> const& params, std::int32_t group,
+  __device__ group_planner(planner_params<Shape> const& params, std::int32_t group,
                            shared_storage& smem)
       : params_(params),
         smem_(smem),
         group_(group),
         warp_(static_cast<int>(threadIdx.x) / lanes),
         lane_(static_cast<int>(threadIdx.x) % lanes),
-        window_(params.table, group * Geometry::group_rows, smem.facts, smem.open_window) {}
+        window_(params.from.selected, group * Shape::group_rows, smem.facts, smem.open_window) {}
 
-  //! Plans a group whose pages shared memory can list at once. False, and nothing written, if it
-  //! cannot.
+  //! Plans a group whose pages shared memory can list at once; if it cannot: false, and nothing written.
   __device__ bool plan_at_once() {
     if (smem_.facts.num_pages > window_.width()) {
       return false;
@@ -114,9 +99,8 @@ class group_planner {
     return true;
   }
 
-  //! Plans a group of any size. Every list is made twice, first to be counted and then to be placed,
-  //! since a page's place depends on the counts of all lists. One loop and not three, one inside
-  //! another: the compiler keeps ten registers less alive.
+  //! Plans a group of any size: every list is made once to be counted and once more to be placed. One
+  //! loop and not three, one inside another: the compiler keeps ten registers less alive.
   __device__ void plan_in_parts() {
     bool const has_one_window = smem_.facts.num_pages <= window_.width();
     bool is_counting          = true;
@@ -158,10 +142,10 @@ class group_planner {
   //! Bits of the rows whose m-rows reach a band.
   static __host__ __device__ constexpr mask_type band_mask(int band) {
     mask_type mask = 0;
-    for (int row = 0; row < Geometry::group_rows; ++row) {
-      mask_type const bits = mask_type{whole_page<Geometry::page_tokens>}
-                             << (row * Geometry::page_tokens);
-      mask |= (category_of<Geometry>(bits) >> band & 1) != 0 ? bits : mask_type{0};
+    for (int row = 0; row < Shape::group_rows; ++row) {
+      mask_type const bits = mask_type{selection_reader<Shape::page_tokens>::whole_page}
+                             << (row * Shape::page_tokens);
+      mask |= (category_of<Shape>(bits) >> band & 1) != 0 ? bits : mask_type{0};
     }
     return mask;
   }
@@ -180,7 +164,7 @@ class group_planner {
     }
   };
 
-  //! Collects the votes of a warp on one page a lane, and finds the category of the lane's.
+  //! Votes over a warp, one page per lane: whose pages reach each band, and this lane's category.
   template <int Band = 0>
   static __device__ void vote(mask_type mask, band_votes& votes, int& category) {
     constexpr mask_type bits = band_mask(Band);
@@ -197,13 +181,13 @@ class group_planner {
     std::int32_t const* block;
     std::int32_t first_token;
   };
-  __device__ location locate(int slot) const {
-    int const request         = window_.request_of(slot);
-    std::uint32_t const page  = window_.page_of(slot, request);
+  __device__ location locate(int position) const {
+    int const request         = window_.request_of(position);
+    std::uint32_t const page  = window_.page_of(position, request);
     page_divider const& pages = params_.pages_per_block;
     std::uint32_t const block = pages.divide(page);
-    return {params_.blocks.table + smem_.facts.request_blocks[request] + block,
-            static_cast<std::int32_t>((page - block * pages.divisor) * Geometry::page_tokens)};
+    return {params_.from.blocks.table + smem_.facts.request_blocks[request] + block,
+            static_cast<std::int32_t>((page - block * pages.divisor) * Shape::page_tokens)};
   }
 
   //! Reads the physical cache blocks of this lane's pages of a batch, indices first to end - 1.
@@ -211,13 +195,14 @@ class group_planner {
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       int const index = first + i * lanes + lane_;
-      blocks_[i]      = index < end ? *locate(window_.slot(index)).block : -1;
+      blocks_[i]      = index < end ? *locate(window_.position(index)).block : -1;
     }
   }
 
   //! Mask of a page of the batch; 0 for pages that are not mapped and past the end.
-  __device__ mask_type mapped_mask(int i, int index, int slot) const {
-    return is_mapped(blocks_[i], params_.num_blocks) ? window_.mask(index, slot) : mask_type{0};
+  __device__ mask_type mapped_mask(int i, int index, int position) const {
+    return is_mapped(blocks_[i], params_.from.num_blocks) ? window_.mask(index, position)
+                                                          : mask_type{0};
   }
 
   //! Lists the pages of ranks [first, num_chosen), as many as a list can have, and counts them.
@@ -234,25 +219,37 @@ class group_planner {
     count_list();
   }
 
+  //! Calls use(i, position, mask, category, votes) for this lane's pages, in order; blocks_[i] is the page's.
+  //! @param has_blocks true if the share is one batch whose blocks have been read
+  template <class Use>
+  __device__ void visit_share(bool has_blocks, Use const& use) {
+#pragma unroll 1
+    for (int first = share_begin_; first < share_end_; first += batch * lanes) {
+      if (!has_blocks) {
+        load_blocks(first, share_end_);
+      }
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        if (first + i * lanes < share_end_) {
+          int const index      = first + i * lanes + lane_;
+          int const position   = index < share_end_ ? window_.position(index) : 0;
+          mask_type const mask = mapped_mask(i, index, position);
+          int category         = 0;
+          band_votes votes;
+          vote(mask, votes, category);
+          use(i, position, mask, category, votes);
+        }
+      }
+    }
+  }
+
   //! Counts the categories of this warp's share, of all warps' shares and of those before it. Has one
   //! barrier; a later window_.open() or list() separates it from the next use of the counts.
   __device__ void count_list() {
     int count = 0;
-#pragma unroll 1
-    for (int first = share_begin_; first < share_end_; first += batch * lanes) {
-      load_blocks(first, share_end_);
-#pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        if (first + i * lanes < share_end_) {
-          int const index = first + i * lanes + lane_;
-          int const slot  = index < share_end_ ? window_.slot(index) : 0;
-          int category    = 0;
-          band_votes votes;
-          vote(mapped_mask(i, index, slot), votes, category);
-          count += __popc(votes.of(lane_));
-        }
-      }
-    }
+    visit_share(false, [&](int, int, mask_type, int, band_votes const& votes) {
+      count += __popc(votes.of(lane_));
+    });
     if (lane_ <= num_categories) {
       smem_.warp_counts[warp_][lane_] = count;
     }
@@ -303,30 +300,16 @@ class group_planner {
   __device__ void place_list() {
     bool const has_blocks = share_end_ - share_begin_ <= batch * lanes;  // still in registers
     int next              = next_place_ + count_of_warps(warp_);
-#pragma unroll 1
-    for (int first = share_begin_; first < share_end_; first += batch * lanes) {
-      if (!has_blocks) {
-        load_blocks(first, share_end_);
+    visit_share(has_blocks, [&](int i, int position, mask_type mask, int category,
+                                band_votes const& votes) {
+      int const place = __shfl_sync(every_lane, next, category) +
+                        __popc(votes.of(category) & ((1u << lane_) - 1u));
+      int const places_end = __shfl_sync(every_lane, places_end_, category);
+      next += __popc(votes.of(lane_));
+      if (mask != 0 && place < places_end) {
+        write(place, mask, {blocks_[i], locate(position).first_token}, place == places_end - 1);
       }
-#pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        if (first + i * lanes < share_end_) {
-          int const index      = first + i * lanes + lane_;
-          int const slot       = index < share_end_ ? window_.slot(index) : 0;
-          mask_type const mask = mapped_mask(i, index, slot);
-          int category         = 0;
-          band_votes votes;
-          vote(mask, votes, category);
-          int const place = __shfl_sync(every_lane, next, category) +
-                            __popc(votes.of(category) & ((1u << lane_) - 1u));
-          int const places_end = __shfl_sync(every_lane, places_end_, category);
-          next += __popc(votes.of(lane_));
-          if (mask != 0 && place < places_end) {
-            write(place, mask, {blocks_[i], locate(slot).first_token}, place == places_end - 1);
-          }
-        }
-      }
-    }
+    });
     next_place_ += count_of_warps(warps);
   }
 
@@ -347,7 +330,7 @@ class group_planner {
     }
   }
 
-  planner_params<Geometry, Table> const& params_;
+  planner_params<Shape> const& params_;
   shared_storage& smem_;
   std::int32_t const group_;
   int const warp_;
@@ -362,20 +345,18 @@ class group_planner {
 };
 
 //! Entry of the device code: one CTA per group.
-template <class Geometry, class Table, class Shape>
-__global__ void __launch_bounds__(group_planner<Geometry, Table, Shape>::threads,
-                                  Shape::ctas_per_sm)
-    planner_kernel(planner_params<Geometry, Table> const params) {
-  using planner    = group_planner<Geometry, Table, Shape>;
+template <class Shape, class Sizes>
+__global__ void __launch_bounds__(group_planner<Shape, Sizes>::threads, Sizes::ctas_per_sm)
+    planner_kernel(planner_params<Shape> const params) {
+  using planner    = group_planner<Shape, Sizes>;
   auto& smem       = dynamic_smem<typename planner::shared_storage>();
   auto const group = static_cast<std::int32_t>(blockIdx.x);
   if (threadIdx.x < sm70_limits::warp_threads) {
-    read_group_facts<Geometry>(params.rows, params.table, params.blocks, params.table_tokens,
-                               group * Geometry::group_rows, smem.facts);
+    read_group_facts<Shape>(params.from, group * Shape::group_rows, smem.facts);
   }
   __syncthreads();
   if (!planner(params, group, smem).plan_at_once()) {
-    group_planner<Geometry, Table, frugal_shape<Shape>>(params, group, smem).plan_in_parts();
+    group_planner<Shape, frugal_sizes<Sizes>>(params, group, smem).plan_in_parts();
   }
 }
 

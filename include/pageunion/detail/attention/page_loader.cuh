@@ -1,68 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
 //! Room 6. The pages of one step as a warp holds them: lane p has page p. Knows where their K and V
-//! are and which m-tiles need them; not what is done with them.
+//! lie and which m-tiles need them; not what is done with them.
 #pragma once
 
-#include <cuda_fp16.h>
-
-#include <cstdint>
-
-#include <pageunion/detail/fragments.cuh>
-#include <pageunion/detail/slice.cuh>
-#include <pageunion/geometry.hpp>
+#include <pageunion/detail/attention/slice.cuh>
 #include <pageunion/kv_cache.hpp>
 
 PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
 //! A page as a CTA meets it.
-template <class Geometry>
+template <class Shape>
 struct page_entry {
-  std::int32_t block                = 0;  //!< physical cache block
-  std::int32_t first_token          = 0;  //!< first token of the page in its cache block
-  typename Geometry::mask_type mask = 0;  //!< bit row * page_tokens + token; 0 for padding
+  std::int32_t block             = 0;  //!< physical cache block
+  std::int32_t first_token       = 0;  //!< first token of the page in its cache block
+  typename Shape::mask_type mask = 0;  //!< bit row * page_tokens + token; 0 for padding
 };
 
 //! Addresses of a lane's share of a slice.
-template <int LaneVectors>
+template <unsigned LaneVectors>
 struct lane_addresses {
   std::uint64_t of_vector[LaneVectors];
 };
 
-//! Issues a lane's loads, `dim` elements further than the addresses say.
-template <int LaneVectors>
+//! Issues a lane's loads, `offset` bytes further than the addresses say.
+template <unsigned LaneVectors>
 __device__ void load_slice(lane_share<LaneVectors>& share, lane_addresses<LaneVectors> const& from,
-                           unsigned dim) {
+                           unsigned offset) {
 #pragma unroll
   for (unsigned j = 0; j < LaneVectors; ++j) {
-    share.vector[j] =
-        __ldg(reinterpret_cast<uint4 const*>(from.of_vector[j] + dim * sizeof(__half)));
+    share.vector[j] = __ldg(reinterpret_cast<uint4 const*>(from.of_vector[j] + offset));
   }
 }
 
-//! One of K and V: where this warp's lanes read a step's pages in it.
+//! Where this warp's lanes read a step's pages in K or in V.
 //! @tparam Slice what a warp loads at once
-template <class Geometry, class Slice>
-class page_reader {
-  static constexpr unsigned page_tokens = Geometry::page_tokens;
+template <class Shape, class Slice>
+class page_loader {
+  static constexpr unsigned page_tokens       = Shape::page_tokens;
+  static constexpr std::int64_t element_bytes = sizeof(typename Slice::codec::storage);
 
  public:
-  __device__ page_reader(__half const* data, kv_strides const& strides, std::int32_t kv_head,
+  __device__ page_loader(void const* data, kv_strides const& strides, std::int32_t kv_head,
                          int first_dim)
       : strides_(strides),
         // Not pointer arithmetic: a cache of no blocks may be null, and none of its pages is read.
-        lane_data_(reinterpret_cast<std::uint64_t>(data) +
-                   static_cast<std::uint64_t>(kv_head * strides.head + first_dim +
-                                              Slice::lane_dim() +
-                                              Slice::lane_token() % page_tokens * strides.token) *
-                       sizeof(__half)) {
+        lane_data_(
+            reinterpret_cast<std::uint64_t>(data) +
+            static_cast<std::uint64_t>((kv_head * strides.head + first_dim + Slice::lane_dim() +
+                                        Slice::lane_token() % page_tokens * strides.token) *
+                                       element_bytes)) {
     hide_origin(lane_data_);
   }
 
   //! Takes the lane's page of the next step.
-  __device__ void begin_step(page_entry<Geometry> const& entry) {
-    page_bytes_ = kv_offset(strides_, entry.block, entry.first_token, 0) *
-                  static_cast<std::int64_t>(sizeof(__half));
+  __device__ void begin_step(page_entry<Shape> const& entry) {
+    page_bytes_ = kv_offset(strides_, entry.block, entry.first_token, 0) * element_bytes;
   }
 
   //! Where the lane's loads of a slice start, whose tokens begin at the step's page `first_page`.
@@ -74,10 +67,9 @@ class page_reader {
           j * Slice::load_tokens / page_tokens + Slice::lane_token() / page_tokens;
       std::int64_t const token_of_page = j * Slice::load_tokens % page_tokens;
       addresses.of_vector[j] =
-          lane_data_ +
-          static_cast<std::uint64_t>(
-              __shfl_sync(every_lane, page_bytes_, first_page + page_of_slice) +
-              token_of_page * strides_.token * static_cast<std::int64_t>(sizeof(__half)));
+          lane_data_ + static_cast<std::uint64_t>(
+                           __shfl_sync(every_lane, page_bytes_, first_page + page_of_slice) +
+                           token_of_page * strides_.token * element_bytes);
     }
   }
 
@@ -88,10 +80,9 @@ class page_reader {
 };
 
 //! Masks of a step's pages and which products they call for.
-template <class Geometry>
+template <class Shape>
 class page_masks {
-  using G         = Geometry;
-  using mask_type = typename G::mask_type;
+  using mask_type = typename Shape::mask_type;
 
  public:
   //! Takes the lane's page of the next step.
@@ -100,11 +91,11 @@ class page_masks {
     chosen_ |= mask;
     active_ = 0;
 #pragma unroll
-    for (int t = 0; t < G::m_tiles; ++t) {
+    for (int t = 0; t < Shape::m_tiles; ++t) {
       active_ |= (mask & tile_rows(t)) != 0 ? 1u << t : 0u;
     }
 #pragma unroll
-    for (int distance = 1; distance < G::tile_pages; distance *= 2) {
+    for (int distance = 1; distance < Shape::tile_pages; distance *= 2) {
       active_ |= __shfl_xor_sync(every_lane, active_, distance);
     }
   }
@@ -112,10 +103,9 @@ class page_masks {
   //! Mask of page `page` of the step; all lanes must call it.
   __device__ mask_type mask_of(int page) const { return __shfl_sync(every_lane, mask_, page); }
 
-  //! The m-tiles that have a row that attends to a token of the step's tile `tile`, one bit each; all
-  //! lanes must call it.
+  //! The m-tiles with a row that attends to a token of tile `tile`, one bit each; all lanes must call it.
   __device__ unsigned active_m_tiles(int tile) const {
-    return __shfl_sync(every_lane, active_, tile * G::tile_pages);
+    return __shfl_sync(every_lane, active_, tile * Shape::tile_pages);
   }
 
   //! Masks of all steps so far, OR-ed: which rows have a token. The same in all lanes of the warp.
@@ -129,12 +119,13 @@ class page_masks {
   }
 
  private:
-  //! Mask bits that concern m-tile t.
+  //! Mask bits of the rows that reach m-tile t.
   static __device__ constexpr mask_type tile_rows(int t) {
     mask_type bits = 0;
-    for (int row = 0; row < G::group_rows; ++row) {
-      if (row * G::heads_per_kv < (t + 1) * edge && (row + 1) * G::heads_per_kv > t * edge) {
-        bits |= ((mask_type{1} << G::page_tokens) - 1) << (row * G::page_tokens);
+    for (int row = 0; row < Shape::group_rows; ++row) {
+      if (row * Shape::heads_per_kv < (t + 1) * mma_dim &&
+          (row + 1) * Shape::heads_per_kv > t * mma_dim) {
+        bits |= ((mask_type{1} << Shape::page_tokens) - 1) << (row * Shape::page_tokens);
       }
     }
     return bits;
@@ -142,7 +133,7 @@ class page_masks {
 
   mask_type mask_   = 0;
   mask_type chosen_ = 0;
-  unsigned active_  = 0;  // m-tiles that the tile of the lane's page concerns
+  unsigned active_  = 0;  // m-tiles that need the tile of the lane's page
 };
 
 PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Room 6. Merges partial results by their lse: the kernel. Knows arrays of numbers, not what they are
-//! the partial results of.
+//! Room 6. The kernel that merges partial results by their lse. Knows arrays of numbers alone.
 #pragma once
 
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
-#include <cstdint>
-
-#include <pageunion/geometry.hpp>
+#include <pageunion/detail/float_bits.hpp>
+#include <pageunion/detail/host/launch.cuh>
 #include <pageunion/operands.hpp>
+#include <pageunion/tuning.hpp>
 
 PAGEUNION_DEVICE_DETAIL_NAMESPACE_BEGIN
 
@@ -24,8 +20,7 @@ struct merge_params {
 };
 
 //! One (row, head) for some lanes of a warp, 4 or 8 elements each: memory is all that counts here, so
-//! that every lane finds maximum and sum for itself. Partials come in their order: the same bits every
-//! time.
+//! that every lane finds maximum and sum for itself. Partials come in their order, so that bits repeat.
 template <int HeadDim>
 class partial_merger {
  public:
@@ -45,7 +40,7 @@ class partial_merger {
 
   __device__ void run() {
     find_sum();
-    float sums[vectors][vector_floats] = {};
+    lane_sums sums = {};
     for (std::int32_t i = 0; i < params_.num_partials; ++i) {
       float const lse = load_lse(i);
       if (!is_empty(lse)) {
@@ -59,12 +54,16 @@ class partial_merger {
   }
 
  private:
+  using lane_sums = float[static_cast<std::size_t>(vectors)][vector_floats];
+
+  static constexpr float ln2    = 0.693147180559945309f;
+  static constexpr float log2_e = 1.44269504088896341f;
+
   //! A partial without a token. NaN is not one.
-  static __device__ bool is_empty(float lse) { return lse == -INFINITY; }
+  static __device__ bool is_empty(float lse) { return bits_of(lse) == minus_infinity_bits; }
 
   //! What a difference of lse is multiplied by to be one of base 2.
   __device__ float to_base_two() const {
-    constexpr float log2_e = 1.44269504088896341f;
     return params_.partials.base == log_base::two ? 1.0f : log2_e;
   }
 
@@ -73,10 +72,10 @@ class partial_merger {
   //! so never -inf minus -inf.
   __device__ float weight_of(float lse) const { return exp2f((lse - maximum_) * to_base_two()); }
 
-  //! The largest lse and the sum of the weights. fmaxf ignores NaN, the sum does not.
+  //! The largest lse and the sum of the weights. larger() ignores NaN, the sum does not.
   __device__ void find_sum() {
     for (std::int32_t i = 0; i < params_.num_partials; ++i) {
-      maximum_ = fmaxf(maximum_, load_lse(i));
+      maximum_ = larger(maximum_, load_lse(i));
     }
     for (std::int32_t i = 0; i < params_.num_partials; ++i) {
       float const lse = load_lse(i);
@@ -94,8 +93,7 @@ class partial_merger {
 
   //! Adds a partial's elements of this lane. In exact arithmetic no weight is 0, so that an Inf or NaN
   //! stays what it is however small its weight.
-  __device__ void add(std::int32_t partial, float weight,
-                      float (&sums)[vectors][vector_floats]) const {
+  __device__ void add(std::int32_t partial, float weight, lane_sums& sums) const {
     partial_view const& from = params_.partials;
     float const* const data  = from.out + partial * from.out_partial_stride +
                               row_ * from.out_row_stride + head_ * from.out_head_stride;
@@ -105,7 +103,7 @@ class partial_merger {
       float const values[] = {vector.x, vector.y, vector.z, vector.w};
 #pragma unroll
       for (int i = 0; i < vector_floats; ++i) {
-        bool const is_finite = isfinite(values[i]);
+        bool const is_finite = !is_nonfinite(values[i]);
         sums[v][i] =
             fmaf(weight, is_finite ? values[i] : 0.0f, sums[v][i]) + (is_finite ? 0.0f : values[i]);
       }
@@ -117,20 +115,18 @@ class partial_merger {
 
   //! The logarithm of the sum over all partials, in the base of the output.
   __device__ float lse() const {
-    constexpr float ln2    = 0.693147180559945309f;
-    constexpr float log2_e = 1.44269504088896341f;
-    if (sum_ == 0.0f) {
-      return -INFINITY;  // only empties
+    if (bits_of(sum_) == 0) {
+      return minus_infinity();  // only empties
     }
-    if (params_.partials.base == log_base::two) {
-      float const value = maximum_ + log2f(sum_);
-      return params_.lse.base == log_base::two ? value : value * ln2;
+    bool const is_base_two = params_.partials.base == log_base::two;
+    float const value      = maximum_ + log2f(sum_) * (is_base_two ? 1.0f : ln2);
+    if (params_.partials.base == params_.lse.base) {
+      return value;
     }
-    float const value = maximum_ + log2f(sum_) * ln2;
-    return params_.lse.base == log_base::two ? value * log2_e : value;
+    return value * (is_base_two ? ln2 : log2_e);
   }
 
-  __device__ void store(float const (&sums)[vectors][vector_floats]) const {
+  __device__ void store(lane_sums const& sums) const {
     output_view const& out   = params_.out;
     std::int64_t const first = row_ * out.row_stride + head_ * out.head_stride;
 #pragma unroll
@@ -152,8 +148,8 @@ class partial_merger {
   std::int64_t const row_;
   std::int64_t const head_;
   int const lane_;
-  float maximum_ = -INFINITY;  // of the lse
-  float sum_     = 0.0f;       // of the weights
+  float maximum_ = minus_infinity();  // of the lse
+  float sum_     = 0.0f;              // of the weights
 };
 
 //! Entry of the device code: cta_items items per CTA.
@@ -166,6 +162,20 @@ __global__ void __launch_bounds__(partial_merger<HeadDim>::threads)
   if (item < params.num_items) {
     merger(params, item).run();
   }
+}
+
+//! merge_partials() without its checks.
+template <int HeadDim>
+[[nodiscard]] status enqueue_merge(partial_view const& partials, std::int32_t num_partials,
+                                   std::int32_t num_rows, std::int32_t num_heads,
+                                   output_view const& out, lse_view const& lse,
+                                   cudaStream_t stream) noexcept {
+  using merger = partial_merger<HeadDim>;
+  auto const num_items =
+      static_cast<std::uint32_t>(num_rows) * static_cast<std::uint32_t>(num_heads);
+  return launch(&merge_kernel<HeadDim>, (num_items + merger::cta_items - 1) / merger::cta_items, 1,
+                merger::threads, 0, stream,
+                merge_params{partials, out, lse, num_partials, num_heads, num_items});
 }
 
 PAGEUNION_DEVICE_DETAIL_NAMESPACE_END

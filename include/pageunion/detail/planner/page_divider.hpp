@@ -27,16 +27,16 @@ struct page_divider {
   //! @param d 1 to 2^31
   explicit page_divider(std::uint32_t d) noexcept : divisor(d) {
     int s = 0;
-    while ((std::uint64_t{1} << s) < d) {
+    while ((static_cast<std::uint64_t>(1) << s) < d) {
       ++s;
     }
     shift      = 31 + s;
-    multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << shift) + d - 1) / d);
+    multiplier = static_cast<std::uint32_t>(((static_cast<std::uint64_t>(1) << shift) + d - 1) / d);
   }
 
   //! n / divisor, for n < 2^31.
   __host__ __device__ std::uint32_t divide(std::uint32_t n) const noexcept {
-    return static_cast<std::uint32_t>(std::uint64_t{n} * multiplier >> shift);
+    return static_cast<std::uint32_t>(static_cast<std::uint64_t>(n) * multiplier >> shift);
   }
 };
 

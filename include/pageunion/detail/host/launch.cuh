@@ -61,7 +61,7 @@ template <class Params>
   void* arguments[] = {&params};
   cudaError_t const launched =
       cudaLaunchKernel(reinterpret_cast<void const*>(kernel), dim3(num_ctas, ctas_y),
-                       dim3(static_cast<unsigned>(threads)), arguments, smem_bytes, stream);
+                       dim3(static_cast<unsigned>(threads), 1), arguments, smem_bytes, stream);
   return launched == cudaSuccess ? status::ok : status::cuda_error;
 }
 
