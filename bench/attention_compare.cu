@@ -17,19 +17,20 @@
 #include <type_traits>
 #include <vector>
 
-#include <pageunion/geometry.hpp>
 #include <pageunion/grouped_attention.cuh>
 #include <pageunion/plan.hpp>
 #include <pageunion/planner.cuh>
+#include <pageunion/policy.hpp>
 #include <pageunion/prefill.cuh>
 #include <pageunion/reference.hpp>
 
-#include "device_problem.hpp"
+#include "check.hpp"
 #include "event_timer.hpp"
 #include "plan_figures.hpp"
 #include "policies.hpp"
 #include "problem_file.hpp"
 #include "problem_name.hpp"
+#include "support/device_problem.cuh"
 #include "synchronous_tile.cuh"
 #include "workload.hpp"
 
@@ -39,31 +40,20 @@ using namespace pageunion;
 using bench::check;
 using json = nlohmann::ordered_json;
 
-struct errors {
-  double out = 0.0;
-  double lse = 0.0;
-};
-
-errors compare(bench::problem const& p, bench::device_problem const& device,
-               std::vector<std::int32_t> const& sampled, reference_result const& expected) {
-  auto const out = device.out().download();
-  auto const lse = device.lse().download();
-  errors worst;
-  std::size_t const per_row = static_cast<std::size_t>(p.num_heads) * p.head_dim;
-  auto const raise          = [](double& maximum, double difference) {
-    maximum = difference <= maximum ? maximum : difference;  // NaN wins
-  };
-  for (std::size_t i = 0; i < sampled.size(); ++i) {
-    for (std::size_t d = 0; d < per_row; ++d) {
-      raise(worst.out,
-            std::fabs(__half2float(out[sampled[i] * per_row + d]) - expected.out[i * per_row + d]));
+//! Largest difference of the sampled rows, NaN if there is one.
+//! @param found    of all rows, `width` a row
+//! @param expected of the sampled rows
+double largest_error(std::vector<double> const& found, std::vector<std::int32_t> const& sampled,
+                     std::vector<double> const& expected, std::size_t width) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    double const error = std::fabs(found[sampled[i / width] * width + i % width] - expected[i]);
+    if (std::isnan(error)) {
+      return error;
     }
-    for (std::int32_t h = 0; h < p.num_heads; ++h) {
-      raise(worst.lse, std::fabs(lse[static_cast<std::size_t>(sampled[i]) * p.num_heads + h] -
-                                 expected.lse[i * p.num_heads + h]));
-    }
+    largest = std::max(largest, error);
   }
-  return worst;
+  return largest;
 }
 
 //! Rows whose results are compared with the reference: the first, the last, and some between.
@@ -78,14 +68,14 @@ std::vector<std::int32_t> sampled_rows(std::int32_t num_rows) {
 
 //! Everything about one problem that its kernels share.
 struct context {
-  bench::problem const& p;
+  bench::host_problem const& p;
   bench::overlap sharing;
   bench::device_problem device;
   std::vector<std::int32_t> sampled;
   reference_result expected;
   int repetitions;
 
-  double asked_flop() const { return 4.0 * sharing.asked_tokens * p.num_heads * p.head_dim; }
+  double asked_flop() const { return 4.0 * sharing.asked_tokens * p.num_heads() * p.head_dim; }
 };
 
 template <class Enqueue>
@@ -106,12 +96,15 @@ template <class Enqueue>
 json measure(context const& c, char const* name, bench::plan_figures const& figures,
              Enqueue const& enqueue) {
   c.device.poison_outputs();
-  double const seconds = median_seconds(c.repetitions, enqueue);
-  errors const e       = compare(c.p, c.device, c.sampled, c.expected);
+  double const seconds    = median_seconds(c.repetitions, enqueue);
+  std::size_t const heads = c.p.num_heads();
+  double const error_out =
+      largest_error(c.device.out(), c.sampled, c.expected.out, heads * c.p.head_dim);
+  double const error_lse = largest_error(c.device.lse(), c.sampled, c.expected.lse, heads);
   std::printf(
       "  %-30s %8.3f ms  asked %6.1f TFLOP/s  executed %6.1f TFLOP/s  error out %.2e lse %.2e\n",
       name, 1e3 * seconds, 1e-12 * c.asked_flop() / seconds,
-      1e-12 * figures.executed_flop / seconds, e.out, e.lse);
+      1e-12 * figures.executed_flop / seconds, error_out, error_lse);
   std::fflush(stdout);
   return {{"problem", c.p.name},
           {"kernel", name},
@@ -120,8 +113,8 @@ json measure(context const& c, char const* name, bench::plan_figures const& figu
           {"executed_GFLOP", 1e-9 * figures.executed_flop},
           {"union_pages", figures.union_pages},
           {"padded_pages", figures.padded_pages},
-          {"error_out", e.out},
-          {"error_lse", e.lse},
+          {"error_out", error_out},
+          {"error_lse", error_lse},
           {"rows", c.p.num_rows},
           {"jaccard", c.sharing.jaccard},
           {"growth", c.sharing.growth},
@@ -129,44 +122,43 @@ json measure(context const& c, char const* name, bench::plan_figures const& figu
 }
 
 //! A plan on the device, the time it took, and what it makes the attention do.
-template <class Geometry>
+template <class Policy>
 struct timed_plan {
   explicit timed_plan(context const& c) : planned(c.p) {
     seconds = median_seconds(c.repetitions, [&](cudaStream_t stream) {
-      check(make_plan<Geometry>(c.device.rows(), c.device.selected(), c.device.operands().cache,
-                                planned.view(), nullptr, stream),
+      check(make_plan(c.device.rows(), c.device.selected(), c.device.operands().cache,
+                      planned.view(), nullptr, stream),
             "make_plan");
     });
     figures = bench::measure_plan(c.p, planned);
     std::printf(
         "  groups of %2d rows: planner %.3f ms, %.1f pages per group, executed %.1f GFLOP\n",
-        Geometry::group_rows, 1e3 * seconds, figures.padded_pages / planned.view().num_groups,
+        Policy::group_rows, 1e3 * seconds, figures.padded_pages / planned.view().num_groups,
         1e-9 * figures.executed_flop);
   }
 
-  bench::device_plan<Geometry> planned;
+  bench::device_plan<plan_shape_of<Policy>> planned;
   double seconds = 0.0;
   bench::plan_figures figures;
 };
 
 //! Times the library's grouped attention at one width.
-template <class Geometry>
-json measure_grouped(context const& c, char const* name, timed_plan<Geometry> const& plan) {
+template <class Policy>
+json measure_grouped(context const& c, char const* name, timed_plan<Policy> const& plan) {
   json result          = measure(c, name, plan.figures, [&](cudaStream_t stream) {
-    check(
-                 grouped_attention<Geometry>(c.p.num_rows, c.device.operands(), plan.planned.view(), stream),
-                 "grouped_attention");
+    check(grouped_attention<Policy>(c.p.num_rows, c.device.operands(), plan.planned.view(), stream),
+                   "grouped_attention");
   });
   result["planner_ms"] = 1e3 * plan.seconds;
   return result;
 }
 
 //! Times the yardstick.
-template <int Warps, int CtasPerSm, class Geometry>
-json measure_synchronous(context const& c, char const* name, timed_plan<Geometry> const& plan) {
+template <int Warps, int CtasPerSm, class Policy>
+json measure_synchronous(context const& c, char const* name, timed_plan<Policy> const& plan) {
   return measure(c, name, plan.figures, [&](cudaStream_t stream) {
-    check(bench::synchronous_attention<Geometry, Warps, CtasPerSm>(
-              c.p.num_rows, c.device.operands(), plan.planned.view(), stream),
+    check(bench::synchronous_attention<Policy, Warps, CtasPerSm>(c.p.num_rows, c.device.operands(),
+                                                                 plan.planned.view(), stream),
           "synchronous_attention");
   });
 }
@@ -181,7 +173,7 @@ json measure_rows(context const& c, char const* name) {
   args.route        = route::row;
   std::size_t bytes = 0;
   check(workspace_bytes<Policy>(args, bytes), "workspace_bytes");
-  bench::device_array<unsigned char> const workspace(bytes);
+  bench::device_array const workspace(bytes);
   return measure(c, name, bench::plan_figures{}, [&](cudaStream_t stream) {
     check(prefill<Policy>(args, workspace.data(), bytes, stream), "prefill");
   });
@@ -189,21 +181,21 @@ json measure_rows(context const& c, char const* name) {
 
 //! Runs all kernels on one problem. The library's widest groups come first: compare_table.py takes
 //! ratios to them.
-template <class Geometry>
-std::vector<json> run_as(bench::problem const& p, int repetitions) {
+template <class Policy>
+std::vector<json> run_as(bench::host_problem const& p, int repetitions) {
   context c{
       p,          bench::measure_overlap(p), bench::device_problem(p), sampled_rows(p.num_rows), {},
       repetitions};
   std::printf("\n%s: %d rows, cache blocks of %d tokens, asked %.1f GFLOP\n  %s\n", p.name.c_str(),
               p.num_rows, p.block_tokens, 1e-9 * c.asked_flop(), to_string(c.sharing).c_str());
-  reference_rows(p.rows(), p.selection_view(), p.operands(), p.page_tokens, c.sampled, c.expected);
-  timed_plan<Geometry> const plan(c);
+  reference_rows(p.rows(), p.selected(), p.operands(), p.page_tokens, c.sampled, c.expected);
+  timed_plan<Policy> const plan(c);
   std::vector<json> results = {measure_grouped(c, "pageunion grouped", plan)};
-  if constexpr (std::is_same_v<Geometry, geometry<qsa_policy>>) {
-    timed_plan<geometry<bench::group4_policy>> const plan_of_4(c);
+  if constexpr (std::is_same_v<Policy, qsa_policy>) {
+    timed_plan<bench::group4_policy> const plan_of_4(c);
     results.push_back(measure_grouped(c, "pageunion grouped, 4 rows", plan_of_4));
   }
-  results.push_back(measure_rows<typename Geometry::policy>(c, "pageunion row route"));
+  results.push_back(measure_rows<Policy>(c, "pageunion row route"));
   results.push_back(measure_synchronous<16, 0>(c, "synchronous tile, 16 warps", plan));
   results.push_back(measure_synchronous<16, 2>(c, "synchronous tile, 16 warps x2", plan));
   results.push_back(measure_synchronous<8, 0>(c, "synchronous tile, 8 warps", plan));
@@ -211,10 +203,9 @@ std::vector<json> run_as(bench::problem const& p, int repetitions) {
 }
 
 //! Runs all kernels on one problem, at the geometry of its heads.
-std::vector<json> run(bench::problem const& p, int repetitions) {
-  return bench::with_geometry(p, bench::widest_groups, [&](auto geometry) {
-    return run_as<decltype(geometry)>(p, repetitions);
-  });
+std::vector<json> run(bench::host_problem const& p, int repetitions) {
+  return bench::with_policy(p, bench::widest_groups,
+                            [&](auto policy) { return run_as<decltype(policy)>(p, repetitions); });
 }
 
 struct options {
@@ -251,8 +242,8 @@ options parse(int argc, char** argv) {
 }
 
 //! A workload by name, or else a problem file.
-bench::problem load(std::string const& name) {
-  bench::problem p;
+bench::host_problem load(std::string const& name) {
+  bench::host_problem p;
   if (auto const shape = bench::named_workload(name)) {
     p = bench::make_workload(*shape);
   } else if (std::string const error = bench::read_problem(name, p); !error.empty()) {
@@ -276,8 +267,7 @@ int main(int argc, char** argv) {
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   cudaFuncAttributes code{};
-  check(cudaFuncGetAttributes(&code, bench::synchronous_tile_kernel<geometry<qsa_policy>, 16, 0>),
-        "code");
+  check(cudaFuncGetAttributes(&code, bench::synchronous_tile_kernel<qsa_policy, 16, 0>), "code");
   std::printf("%s; code: PTX %d, machine code %d; built with CUDA %d.%d\n", device.name,
               code.ptxVersion, code.binaryVersion, CUDART_VERSION / 1000,
               CUDART_VERSION % 1000 / 10);
@@ -289,8 +279,8 @@ int main(int argc, char** argv) {
               {"results", json::array()}};
   std::set<std::string> names;  // of the problems so far
   for (std::string const& name : o.problems) {
-    bench::problem p = load(name);
-    p.name           = bench::claim_name(p.name, names);
+    bench::host_problem p = load(name);
+    p.name                = bench::claim_name(p.name, names);
     for (json const& result : run(p, o.repetitions)) {
       all["results"].push_back(result);
     }

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "device_problem.hpp"
+#include "check.hpp"
 
 namespace pageunion::bench {
 

@@ -37,43 +37,43 @@ enum class kernel_choice {
   synchronous_8_warps,
 };
 
-template <class Geometry>
-status launch(kernel_choice kernel, loaded_problem const& p, plan<Geometry> const& planned,
-              cudaStream_t stream) {
+template <class Policy>
+status launch(kernel_choice kernel, loaded_problem const& p,
+              plan<plan_shape_of<Policy>> const& planned, cudaStream_t stream) {
   attention_operands const& operands = p.device.operands();
   switch (kernel) {
     case kernel_choice::synchronous_16_warps:
-      return synchronous_attention<Geometry, 16>(p.host.num_rows, operands, planned, stream);
+      return synchronous_attention<Policy, 16>(p.host().num_rows, operands, planned, stream);
     case kernel_choice::synchronous_16_warps_x2:
-      return synchronous_attention<Geometry, 16, 2>(p.host.num_rows, operands, planned, stream);
+      return synchronous_attention<Policy, 16, 2>(p.host().num_rows, operands, planned, stream);
     case kernel_choice::synchronous_8_warps:
-      return synchronous_attention<Geometry, 8>(p.host.num_rows, operands, planned, stream);
+      return synchronous_attention<Policy, 8>(p.host().num_rows, operands, planned, stream);
     case kernel_choice::library:
       break;
   }
-  return grouped_attention<Geometry>(p.host.num_rows, operands, planned, stream);
+  return grouped_attention<Policy>(p.host().num_rows, operands, planned, stream);
 }
 
-template <class Geometry>
+template <class Policy>
 prepared_case prepare(kernel_choice kernel, problem_handle const& p) {
-  auto const planned = std::make_shared<device_plan<Geometry> const>(p->host);
+  auto const planned = std::make_shared<device_plan<plan_shape_of<Policy>> const>(p->host());
   {
     nvtx_range const range("plan");
-    check(make_plan<Geometry>(p->device.rows(), p->device.selected(), p->device.operands().cache,
-                              planned->view(), nullptr, nullptr),
+    check(make_plan(p->device.rows(), p->device.selected(), p->device.operands().cache,
+                    planned->view(), nullptr, nullptr),
           "make_plan");
     check(cudaDeviceSynchronize(), "make_plan");
   }
-  plan_figures const figures = measure_plan(p->host, *planned);
+  plan_figures const figures = measure_plan(p->host(), *planned);
   prepared_case c;
   c.enqueue = [kernel, p, planned](cudaStream_t stream) {
     nvtx_range const range("attention");
-    check(launch(kernel, *p, planned->view(), stream), "attention");
+    check(launch<Policy>(kernel, *p, planned->view(), stream), "attention");
   };
   describe(*p, c);
-  c.facts["tiles"]              = figures.tiles;
-  c.facts["sharing"]            = p->sharing.pages_per_row * p->host.num_rows / figures.union_pages;
-  c.amounts["asked_TFLOP/s"]    = 1e-12 * p->asked_flop();
+  c.facts["tiles"]           = figures.tiles;
+  c.facts["sharing"]         = p->sharing.pages_per_row * p->host().num_rows / figures.union_pages;
+  c.amounts["asked_TFLOP/s"] = 1e-12 * p->asked_flop();
   c.amounts["executed_TFLOP/s"] = 1e-12 * figures.executed_flop;
   c.amounts["kv_GB/s"]          = 1e-9 * figures.staged_bytes;
   return c;
@@ -83,9 +83,8 @@ bench_case make_case(std::string name, problem_source const& source, int group_r
                      kernel_choice kernel = kernel_choice::library, l2_state l2 = l2_state::warm) {
   return {std::move(name), l2, [source, group_rows, kernel] {
             problem_handle const p = load(source);
-            return with_geometry(p->host, group_rows, [&](auto geometry) {
-              return prepare<decltype(geometry)>(kernel, p);
-            });
+            return with_policy(p->host(), group_rows,
+                               [&](auto policy) { return prepare<decltype(policy)>(kernel, p); });
           }};
 }
 
@@ -134,15 +133,15 @@ void sweep_widths(std::vector<bench_case>& cases) {
 
 void sweep_cache(std::vector<bench_case>& cases) {
   for (int const block_tokens : {16, 400, 784, 1600}) {
-    workload_shape shape = *named_workload("chunk-32k");
-    shape.block_tokens   = block_tokens;
+    problem_spec shape = *named_workload("chunk-32k");
+    shape.block_tokens = block_tokens;
     cases.push_back(make_case("grouped/chunk-32k/block_tokens:" + std::to_string(block_tokens),
                               generated(shape), 8));
   }
   for (auto const& [layout, name] : {std::pair{kv_layout::separate, "separate"},
-                                     std::pair{kv_layout::interleaved, "interleaved"}}) {
-    workload_shape shape = *named_workload("chunk-32k");
-    shape.layout         = layout;
+                                     std::pair{kv_layout::interleaved_blocks, "interleaved"}}) {
+    problem_spec shape = *named_workload("chunk-32k");
+    shape.layout       = layout;
     cases.push_back(
         make_case(std::string("grouped/chunk-32k/layout:") + name, generated(shape), 8));
   }
@@ -150,8 +149,8 @@ void sweep_cache(std::vector<bench_case>& cases) {
 
 void sweep_requests(std::vector<bench_case>& cases) {
   for (int const requests : {1, 4, 16}) {
-    workload_shape shape = *named_workload("fresh-8k");
-    shape.num_requests   = requests;
+    problem_spec shape = *named_workload("fresh-8k");
+    shape.num_requests = requests;
     cases.push_back(
         make_case("grouped/fresh-8k/requests:" + std::to_string(requests), generated(shape), 8));
   }
@@ -159,9 +158,9 @@ void sweep_requests(std::vector<bench_case>& cases) {
 
 void sweep_heads(std::vector<bench_case>& cases) {
   for (int const kv_heads : {1, 2}) {
-    workload_shape shape = *named_workload("fresh-8k");
-    shape.num_heads      = 12 * kv_heads;
-    shape.num_kv_heads   = kv_heads;
+    problem_spec shape = *named_workload("fresh-8k");
+    shape.heads_per_kv = 12;
+    shape.num_kv_heads = kv_heads;
     cases.push_back(
         make_case("grouped/fresh-8k/heads:" + std::to_string(12 * kv_heads), generated(shape), 4));
   }
@@ -189,8 +188,8 @@ std::vector<bench_case> cases_on_file(problem_source const& source) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  using kernel_geometry = geometry<qsa_policy>;
+  using kernel_policy = qsa_policy;
   return run_benchmarks(
       argc, argv, cases, cases_on_file,
-      reinterpret_cast<void const*>(&synchronous_tile_kernel<kernel_geometry, 16, 0>));
+      reinterpret_cast<void const*>(&synchronous_tile_kernel<kernel_policy, 16, 0>));
 }

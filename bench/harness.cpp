@@ -73,8 +73,8 @@ options parse(int& argc, char** argv) {
   std::exit(EXIT_FAILURE);
 }
 
-problem read_or_fail(std::string const& path) {
-  problem p;
+host_problem read_or_fail(std::string const& path) {
+  host_problem p;
   if (std::string const error = read_problem(path, p); !error.empty()) {
     fail(error);
   }
@@ -82,18 +82,15 @@ problem read_or_fail(std::string const& path) {
 }
 
 void export_problem(options const& o) {
-  problem p;
-  if (!o.problem.empty()) {
-    p = read_or_fail(o.problem);
-  } else if (auto const shape = named_workload(o.workload)) {
-    p = make_workload(*shape);
-  } else {
+  auto const workload = named_workload(o.workload);
+  if (o.problem.empty() && !workload) {
     std::string names;
     for (std::string const& name : workload_names()) {
       names += " " + name;
     }
     fail("no workload is called " + o.workload + ": expected one of" + names);
   }
+  host_problem const p = o.problem.empty() ? make_workload(*workload) : read_or_fail(o.problem);
   if (std::string const error = write_problem(o.export_to, p); !error.empty()) {
     fail(error);
   }
@@ -141,11 +138,11 @@ class l2_flush {
  public:
   l2_flush() : scratch_(2 * static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize))) {}
   void operator()() const {
-    check(cudaMemset(scratch_.data(), 0x5A, scratch_.bytes()), "cudaMemset");
+    check(cudaMemset(scratch_.data(), 0x5A, scratch_.size_bytes()), "cudaMemset");
   }
 
  private:
-  device_array<unsigned char> scratch_;
+  device_array scratch_;
 };
 
 //! The function that Google Benchmark calls: once per case, since the iterations are fixed.
@@ -191,12 +188,11 @@ void profile(bench_case const& c) {
 
 }  // namespace
 
-problem_source generated(workload_shape const& shape) {
+problem_source generated(problem_spec const& shape) {
   std::string key = shape.name;
-  for (int const number :
-       {shape.num_rows, shape.num_requests, shape.context, static_cast<int>(shape.chosen),
-        static_cast<int>(shape.kind), shape.num_heads, shape.num_kv_heads, shape.block_tokens,
-        static_cast<int>(shape.layout)}) {
+  for (int const number : {shape.num_rows, shape.num_requests, shape.max_length,
+                           static_cast<int>(shape.kind), shape.heads_per_kv, shape.num_kv_heads,
+                           shape.block_tokens, static_cast<int>(shape.layout)}) {
     key += " " + std::to_string(number);
   }
   return {key, [shape] { return make_workload(shape); }};
@@ -214,8 +210,8 @@ problem_handle load(problem_source const& source) {
 }
 
 void describe(loaded_problem const& p, prepared_case& c) {
-  c.facts["rows"]          = p.host.num_rows;
-  c.facts["requests"]      = p.host.num_requests;
+  c.facts["rows"]          = p.host().num_rows;
+  c.facts["requests"]      = p.host().num_requests;
   c.facts["jaccard"]       = p.sharing.jaccard;
   c.facts["pages_per_row"] = p.sharing.pages_per_row;
   for (int i = 0; i < 4; ++i) {

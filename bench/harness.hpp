@@ -12,34 +12,37 @@
 #include <string>
 #include <vector>
 
-#include "device_problem.hpp"
+#include "check.hpp"
+#include "support/device_problem.cuh"
 #include "workload.hpp"
 
 namespace pageunion::bench {
 
 //! A problem on host and device, and its overlap.
 struct loaded_problem {
-  explicit loaded_problem(problem p)
-      : host(std::move(p)), sharing(measure_overlap(host)), device(host) {}
+  explicit loaded_problem(host_problem const& p) : sharing(measure_overlap(p)), device(p) {}
 
-  problem host;
-  overlap sharing;
-  device_problem device;
+  host_problem const& host() const { return device.host(); }
 
   //! Operations of both products over the tokens that the rows asked for.
-  double asked_flop() const { return 4.0 * sharing.asked_tokens * host.num_heads * host.head_dim; }
+  double asked_flop() const {
+    return 4.0 * sharing.asked_tokens * host().num_heads() * host().head_dim;
+  }
+
+  overlap sharing;
+  device_problem device;
 };
 
 using problem_handle = std::shared_ptr<loaded_problem const>;
 
 //! Where cases get their problems: a generated workload, or the file of --problem.
 struct problem_source {
-  std::string key;                //!< equal keys give the same problem, which is then loaded once
-  std::function<problem()> make;  //!< called when a case of another key ran before
+  std::string key;  //!< equal keys give the same problem, which is then loaded once
+  std::function<host_problem()> make;  //!< called when a case of another key ran before
 };
 
 //! A workload as a source.
-problem_source generated(workload_shape const& shape);
+problem_source generated(problem_spec const& shape);
 
 //! The problem of a source. Keeps the last one: cases of one problem should stand side by side.
 problem_handle load(problem_source const& source);

@@ -28,26 +28,26 @@ using namespace pageunion::bench;
 //! Whether the planner also counts what it saw.
 enum class reporting { off, on };
 
-template <class Geometry>
+template <class Policy>
 prepared_case prepare(problem_handle const& p, reporting reports) {
-  auto const planned = std::make_shared<device_plan<Geometry> const>(p->host);
+  auto const planned = std::make_shared<device_plan<plan_shape_of<Policy>> const>(p->host());
   auto const report =
-      std::make_shared<device_array<plan_report> const>(std::vector<plan_report>(1, plan_report{}));
-  plan_report* const counted = reports == reporting::on ? report->data() : nullptr;
+      std::make_shared<device_array const>(std::vector<plan_report>(1, plan_report{}));
+  plan_report* const counted = reports == reporting::on ? report->as<plan_report>() : nullptr;
   prepared_case c;
   c.enqueue = [p, planned, report, counted](cudaStream_t stream) {
     nvtx_range const range("plan");
-    check(make_plan<Geometry>(p->device.rows(), p->device.selected(), p->device.operands().cache,
-                              planned->view(), counted, stream),
+    check(make_plan(p->device.rows(), p->device.selected(), p->device.operands().cache,
+                    planned->view(), counted, stream),
           "make_plan");
   };
   c.enqueue(nullptr);
   check(cudaDeviceSynchronize(), "make_plan");
-  plan_figures const figures = measure_plan(p->host, *planned);
+  plan_figures const figures = measure_plan(p->host(), *planned);
   describe(*p, c);
   c.facts["tiles"]           = figures.tiles;
-  c.facts["sharing"]         = p->sharing.pages_per_row * p->host.num_rows / figures.union_pages;
-  c.amounts["rows/s"]        = p->host.num_rows;
+  c.facts["sharing"]         = p->sharing.pages_per_row * p->host().num_rows / figures.union_pages;
+  c.amounts["rows/s"]        = p->host().num_rows;
   c.amounts["entries/s"]     = p->sharing.asked_tokens;
   c.amounts["union_pages/s"] = figures.union_pages;
   return c;
@@ -58,11 +58,10 @@ bench_case make_case(std::string name, problem_source const& source, int group_r
   return {std::move(name), l2, [source, group_rows, reports] {
             problem_handle const p = load(source);
             if (group_rows == group16_policy::group_rows) {
-              return prepare<geometry<group16_policy>>(p, reports);
+              return prepare<plan_shape_of<group16_policy>>(p, reports);
             }
-            return with_geometry(p->host, group_rows, [&](auto geometry) {
-              return prepare<decltype(geometry)>(p, reports);
-            });
+            return with_policy(p->host(), group_rows,
+                               [&](auto policy) { return prepare<decltype(policy)>(p, reports); });
           }};
 }
 
@@ -75,14 +74,14 @@ std::vector<bench_case> cases() {
     all.push_back(make_case("planner/workload:" + name + "/cold", source, 8, l2_state::cold));
   }
   for (int const rows : {64, 512, 2048, 8192}) {
-    workload_shape shape = *named_workload("chunk-32k");
-    shape.num_rows       = rows;
+    problem_spec shape = *named_workload("chunk-32k");
+    shape.num_rows     = rows;
     all.push_back(make_case("planner/chunk-32k/rows:" + std::to_string(rows), generated(shape), 8));
   }
   for (auto const& [kind, name] :
        {std::pair{selection_kind::tokens, "tokens"}, std::pair{selection_kind::pages, "pages"}}) {
-    workload_shape shape = *named_workload("chunk-32k");
-    shape.kind           = kind;
+    problem_spec shape = *named_workload("chunk-32k");
+    shape.kind         = kind;
     all.push_back(
         make_case(std::string("planner/chunk-32k/selection:") + name, generated(shape), 8));
   }
@@ -96,8 +95,8 @@ std::vector<bench_case> cases() {
                             generated(*named_workload("chunk-32k")), 8, l2_state::warm, reports));
   }
   for (int const requests : {1, 4, 16}) {
-    workload_shape shape = *named_workload("fresh-8k");
-    shape.num_requests   = requests;
+    problem_spec shape = *named_workload("fresh-8k");
+    shape.num_requests = requests;
     all.push_back(
         make_case("planner/fresh-8k/requests:" + std::to_string(requests), generated(shape), 8));
   }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the result files of a folder, each picture as PNG and SVG.
+"""Draws the result files of a folder, each picture as PNG.
 
     python3 plots.py results [--to DIR] [--peak-tflops N] [--l2-tbps N]
 
@@ -239,7 +239,6 @@ def main():
         "verify": verify_picture,
         "roofline": roofline,
     }
-    plt.rcParams["svg.hashsalt"] = "pageunion"  # the same file from the same results
     for name, draw in pictures.items():
         figure, axes = plt.subplots(figsize=(8, 4.8), layout="constrained")
         if draw(results, axes):
@@ -249,8 +248,7 @@ def main():
             device = results.device or (results.compare or {}).get("context", {}).get("device", "")
             axes.set_title(f"{device}, sm_70 build", loc="right", fontsize=8)
             figure.savefig(target / f"{name}.png", dpi=120)
-            figure.savefig(target / f"{name}.svg", metadata={"Date": None})
-            print(f"{target / name}.png and .svg")
+            print(f"{target / name}.png")
         else:
             print(f"{name}: left out, its result files are not in {arguments.folder}")
         plt.close(figure)

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include <pageunion/geometry.hpp>
+#include <pageunion/policy.hpp>
 
 #include "workload.hpp"
 
@@ -26,11 +26,7 @@ struct heads12_policy : qsa_policy {
 //! Wider groups, for the planner: the attention of six m-tiles needs more shared memory than an SM
 //! of the first target has.
 struct group16_policy : qsa_policy {
-  static constexpr int group_rows   = 16;
-  static constexpr int warps        = 8;
-  static constexpr int warp_tiles   = 1;
-  static constexpr int lane_vectors = 2;
-  static constexpr int ctas_per_sm  = 1;
+  static constexpr int group_rows = 16;
 };
 
 //! In the place of a group width: the widest groups that there is an instance for. What a problem
@@ -38,33 +34,32 @@ struct group16_policy : qsa_policy {
 inline constexpr int widest_groups = 0;
 
 //! Rows of a group of the widest instance for a problem's heads; 8 if there is none.
-inline int widest_group_rows(problem const& p) {
-  bool const has_twelve_heads = p.num_heads == p.num_kv_heads * heads12_policy::heads_per_kv;
+inline int widest_group_rows(host_problem const& p) {
+  bool const has_twelve_heads = p.heads_per_kv == heads12_policy::heads_per_kv;
   return has_twelve_heads ? heads12_policy::group_rows : qsa_policy::group_rows;
 }
 
-//! Calls `body(geometry)` with the instance for a problem and a group width, or widest_groups. Ends
+//! Calls `body(policy)` with the instance for a problem and a group width, or widest_groups. Ends
 //! the program, with a message, if there is none.
 template <class Body>
-auto with_geometry(problem const& p, int wanted_rows, Body const& body) {
-  int const heads_per_kv = p.num_heads / p.num_kv_heads;
-  int const group_rows   = wanted_rows == widest_groups ? widest_group_rows(p) : wanted_rows;
+auto with_policy(host_problem const& p, int wanted_rows, Body const& body) {
+  int const group_rows = wanted_rows == widest_groups ? widest_group_rows(p) : wanted_rows;
   if (p.page_tokens == qsa_policy::page_tokens && p.head_dim == qsa_policy::head_dim) {
-    if (heads_per_kv == 12 && group_rows == 4) {
-      return body(geometry<heads12_policy>{});
+    if (p.heads_per_kv == 12 && group_rows == 4) {
+      return body(heads12_policy{});
     }
-    if (heads_per_kv == 6 && group_rows == 4) {
-      return body(geometry<group4_policy>{});
+    if (p.heads_per_kv == 6 && group_rows == 4) {
+      return body(group4_policy{});
     }
-    if (heads_per_kv == 6 && group_rows == 8) {
-      return body(geometry<qsa_policy>{});
+    if (p.heads_per_kv == 6 && group_rows == 8) {
+      return body(qsa_policy{});
     }
   }
   std::fprintf(
       stderr,
       "no instance for pages of %d tokens, %d heads per KV head, head_dim %d and groups of "
       "%d rows: add a policy to bench/policies.hpp\n",
-      p.page_tokens, heads_per_kv, p.head_dim, group_rows);
+      p.page_tokens, p.heads_per_kv, p.head_dim, group_rows);
   std::exit(EXIT_FAILURE);
 }
 

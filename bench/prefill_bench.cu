@@ -46,8 +46,8 @@ void sweep_overlap(std::vector<bench_case>& cases) {
 void sweep_selection(std::vector<bench_case>& cases) {
   for (auto const& [kind, name] :
        {std::pair{selection_kind::tokens, "tokens"}, std::pair{selection_kind::pages, "pages"}}) {
-    workload_shape shape = *named_workload("fresh-8k");
-    shape.kind           = kind;
+    problem_spec shape = *named_workload("fresh-8k");
+    shape.kind         = kind;
     cases.push_back(prefill_case(std::string("prefill/fresh-8k/selection:") + name,
                                  generated(shape), route::automatic));
   }
@@ -55,8 +55,8 @@ void sweep_selection(std::vector<bench_case>& cases) {
 
 void sweep_rows(std::vector<bench_case>& cases) {
   for (int const rows : {512, 1024, 2048, 4096, 8192}) {
-    workload_shape shape = *named_workload("chunk-32k");
-    shape.num_rows       = rows;
+    problem_spec shape = *named_workload("chunk-32k");
+    shape.num_rows     = rows;
     cases.push_back(prefill_case("prefill/chunk-32k/rows:" + std::to_string(rows), generated(shape),
                                  route::automatic));
   }

@@ -23,7 +23,7 @@ prepared_case prepare_prefill(problem_handle const& p, route wanted) {
   args.route        = wanted;
   std::size_t bytes = 0;
   check(workspace_bytes<Policy>(args, bytes), "workspace_bytes");
-  auto const workspace = std::make_shared<device_array<unsigned char> const>(bytes);
+  auto const workspace = std::make_shared<device_array const>(bytes);
 
   prefill_info info{};
   check(prefill<Policy>(args, workspace->data(), bytes, nullptr, &info), "prefill");
@@ -31,12 +31,12 @@ prepared_case prepare_prefill(problem_handle const& p, route wanted) {
   prepared_case c;
   c.enqueue = [p, args, workspace](cudaStream_t stream) {
     nvtx_range const range("prefill");
-    check(prefill<Policy>(args, workspace->data(), workspace->bytes(), stream), "prefill");
+    check(prefill<Policy>(args, workspace->data(), workspace->size_bytes(), stream), "prefill");
   };
   describe(*p, c);
   c.facts["route"]           = static_cast<double>(info.route);
   c.facts["workspace_MiB"]   = static_cast<double>(bytes) / (1 << 20);
-  c.amounts["rows/s"]        = p->host.num_rows;
+  c.amounts["rows/s"]        = p->host().num_rows;
   c.amounts["asked_TFLOP/s"] = 1e-12 * p->asked_flop();
   return c;
 }
@@ -59,8 +59,8 @@ inline bench_case prefill_case(std::string name, problem_source const& source, r
                                l2_state l2 = l2_state::warm) {
   return {std::move(name), l2, [source, wanted] {
             problem_handle const p = load(source);
-            return with_geometry(p->host, widest_groups, [&](auto geometry) {
-              return prepare_prefill<typename decltype(geometry)::policy>(p, wanted);
+            return with_policy(p->host(), widest_groups, [&](auto policy) {
+              return prepare_prefill<decltype(policy)>(p, wanted);
             });
           }};
 }

@@ -49,7 +49,7 @@ struct element<std::int64_t> {
   static constexpr char const* dtype = "I64";
 };
 template <>
-struct element<__half> {
+struct element<std::uint16_t> {  // the bits of a half
   static constexpr char const* dtype = "F16";
 };
 
@@ -241,19 +241,20 @@ std::string name_of(tensor_file const& file, std::string const& path) {
                                    : std::filesystem::path(path).stem().string();
 }
 
-void read_metadata(tensor_file const& file, problem& p) {
+void read_metadata(tensor_file const& file, host_problem& p) {
   p.page_tokens  = small_number(file, "page_tokens", 1, 65536);
   p.block_tokens = small_number(file, "block_tokens", 1);
   expect(p.block_tokens % p.page_tokens == 0,
          "metadata block_tokens: expected a multiple of page_tokens, " +
              std::to_string(p.page_tokens));
-  p.num_blocks   = small_number(file, "num_blocks", 0);
-  p.num_kv_heads = small_number(file, "num_kv_heads", 1, 65535);
-  p.num_heads    = small_number(file, "num_heads", 1, 65535);
+  p.num_blocks        = small_number(file, "num_blocks", 0);
+  p.num_kv_heads      = small_number(file, "num_kv_heads", 1, 65535);
+  int const num_heads = small_number(file, "num_heads", 1, 65535);
   expect(
-      p.num_heads % p.num_kv_heads == 0,
+      num_heads % p.num_kv_heads == 0,
       "metadata num_heads: expected a multiple of num_kv_heads, " + std::to_string(p.num_kv_heads));
-  p.head_dim = small_number(file, "head_dim", 8, 65536);
+  p.heads_per_kv = num_heads / p.num_kv_heads;
+  p.head_dim     = small_number(file, "head_dim", 8, 65536);
   expect(p.head_dim % 8 == 0, "metadata head_dim: expected a multiple of 8");
   p.scale     = file.has_metadata("scale") ? file.real("scale")
                                            : 1.0f / std::sqrt(static_cast<float>(p.head_dim));
@@ -266,35 +267,38 @@ void expect_int32(std::string const& name, std::vector<std::int64_t> const& shap
   }
 }
 
-void read_tables(tensor_file& file, problem& p) {
+void read_tables(tensor_file& file, host_problem& p) {
   bool const by_token = file.has("token_table");
   expect(by_token != file.has("page_table"),
          "token_table and page_table: expected exactly one of them");
   char const* const table = by_token ? "token_table" : "page_table";
   p.kind                  = by_token ? selection_kind::tokens : selection_kind::pages;
   std::vector<std::int64_t> shape{-1, -1};
-  p.selected = file.read<std::int32_t>(table, shape);
+  p.entries = file.read<std::int32_t>(table, shape);
   expect_int32(table, shape);
-  p.num_rows = static_cast<std::int32_t>(shape[0]);
-  p.width    = static_cast<std::int32_t>(shape[1]);
+  p.num_rows     = static_cast<std::int32_t>(shape[0]);
+  p.width        = static_cast<std::int32_t>(shape[1]);
+  p.entry_stride = p.width;
   if (file.has("counts")) {
     expect(by_token, "counts: expected no such tensor beside a page_table");
-    p.counts = read_shaped<std::int32_t>(file, "counts", {p.num_rows});
+    p.counts_form = count_form::array;
+    p.counts      = read_shaped<std::int32_t>(file, "counts", {p.num_rows});
   }
-  p.row_request  = read_shaped<std::int32_t>(file, "row_request", {p.num_rows});
-  p.row_position = read_shaped<std::int64_t>(file, "row_position", {p.num_rows});
-  shape          = {-1, -1};
-  p.block_table  = file.read<std::int32_t>("block_table", shape);
+  p.row_request   = read_shaped<std::int32_t>(file, "row_request", {p.num_rows});
+  p.row_position  = read_shaped<std::int64_t>(file, "row_position", {p.num_rows});
+  shape           = {-1, -1};
+  p.block_entries = file.read<std::int32_t>("block_table", shape);
   expect_int32("block_table", shape);
   p.num_requests = static_cast<std::int32_t>(shape[0]);
   p.table_width  = static_cast<std::int32_t>(shape[1]);
+  p.table_stride = p.table_width;
   expect(std::int64_t{p.table_width} * p.block_tokens <= int32_max,
          "block_table: expected its width times block_tokens to fit in 31 bits");
   p.sequence_length = read_shaped<std::int32_t>(file, "sequence_length", {p.num_requests});
 }
 
 //! Strides and offset of K or V in a tensor of `elements` elements, from the metadata.
-kv_strides read_strides(tensor_file const& file, char const* which, problem const& p,
+kv_strides read_strides(tensor_file const& file, char const* which, host_problem const& p,
                         std::int64_t elements, std::int64_t& offset) {
   std::string const name = std::string(which) + "_strides";
   auto const numbers     = file.whole_numbers(name, 3, 0, std::int64_t{1} << 40);
@@ -318,36 +322,34 @@ kv_strides read_strides(tensor_file const& file, char const* which, problem cons
   return strides;
 }
 
-void read_cache(tensor_file& file, problem& p) {
+void read_cache(tensor_file& file, host_problem& p) {
   std::vector<std::int64_t> const shape{p.num_blocks, p.block_tokens, p.num_kv_heads, p.head_dim};
   if (file.has("kv")) {
     expect(!file.has("k") && !file.has("v"), "kv: expected no k and no v beside it");
-    p.kv_storage        = read_shaped<__half>(file, "kv", {});
-    auto const elements = static_cast<std::int64_t>(p.kv_storage.size());
-    p.k_strides         = read_strides(file, "k", p, elements, p.k_offset);
-    p.v_strides         = read_strides(file, "v", p, elements, p.v_offset);
+    p.k_data            = read_shaped<std::uint16_t>(file, "kv", {});
+    auto const elements = static_cast<std::int64_t>(p.k_data.size());
+    p.k_strides         = read_strides(file, "k", p, elements, p.k_first);
+    p.v_strides         = read_strides(file, "v", p, elements, p.v_first);
     return;
   }
-  p.kv_storage                = read_shaped<__half>(file, "k", shape);
-  p.k_offset                  = 0;
-  p.v_offset                  = static_cast<std::int64_t>(p.kv_storage.size());
-  p.k_strides                 = contiguous_kv_strides(p.block_tokens, p.num_kv_heads, p.head_dim);
-  p.v_strides                 = p.k_strides;
-  std::vector<__half> const v = read_shaped<__half>(file, "v", shape);
-  p.kv_storage.insert(p.kv_storage.end(), v.begin(), v.end());
+  p.k_data    = read_shaped<std::uint16_t>(file, "k", shape);
+  p.v_data    = read_shaped<std::uint16_t>(file, "v", shape);
+  p.k_strides = contiguous_kv_strides(p.block_tokens, p.num_kv_heads, p.head_dim);
+  p.v_strides = p.k_strides;
 }
 
 //! Elements of K that are drawn at random at most: 32 GiB of K and V.
 constexpr double max_drawn_elements = 8.0 * 1024 * 1024 * 1024;
 
-bool is_separate(problem const& p) {
+//! True if K and V are two contiguous tensors.
+bool is_separate(host_problem const& p) {
   kv_strides const expected = contiguous_kv_strides(p.block_tokens, p.num_kv_heads, p.head_dim);
   auto const same           = [&expected](kv_strides const& s) {
     return s.block == expected.block && s.token == expected.token && s.head == expected.head;
   };
-  std::int64_t const elements = expected.block * p.num_blocks;
-  return same(p.k_strides) && same(p.v_strides) && p.k_offset == 0 && p.v_offset == elements &&
-         static_cast<std::int64_t>(p.kv_storage.size()) == 2 * elements;
+  auto const elements = static_cast<std::size_t>(expected.block * p.num_blocks);
+  return same(p.k_strides) && same(p.v_strides) && p.k_first == 0 && p.v_first == 0 &&
+         p.k_data.size() == elements && p.v_data.size() == elements;
 }
 
 //! Collects tensors for one file.
@@ -400,7 +402,7 @@ class tensor_writer {
 
 }  // namespace
 
-std::string write_problem(std::string const& path, problem const& p) {
+std::string write_problem(std::string const& path, host_problem const& p) {
   tensor_writer writer;
   auto const text = [](std::int64_t value) { return std::to_string(value); };
   char scale[32];
@@ -409,7 +411,7 @@ std::string write_problem(std::string const& path, problem const& p) {
   writer.add_metadata("page_tokens", text(p.page_tokens));
   writer.add_metadata("block_tokens", text(p.block_tokens));
   writer.add_metadata("num_blocks", text(p.num_blocks));
-  writer.add_metadata("num_heads", text(p.num_heads));
+  writer.add_metadata("num_heads", text(p.num_heads()));
   writer.add_metadata("num_kv_heads", text(p.num_kv_heads));
   writer.add_metadata("head_dim", text(p.head_dim));
   writer.add_metadata("max_pages", text(p.max_pages));
@@ -419,41 +421,46 @@ std::string write_problem(std::string const& path, problem const& p) {
   writer.add("row_position", p.row_position.data(), {p.num_rows});
   writer.add("row_request", p.row_request.data(), {p.num_rows});
   writer.add("sequence_length", p.sequence_length.data(), {p.num_requests});
-  writer.add("block_table", p.block_table.data(), {p.num_requests, p.table_width});
-  writer.add(p.kind == selection_kind::tokens ? "token_table" : "page_table", p.selected.data(),
+  writer.add("block_table", p.block_entries.data(), {p.num_requests, p.table_width});
+  writer.add(p.kind == selection_kind::tokens ? "token_table" : "page_table", p.entries.data(),
              {p.num_rows, p.width});
   if (!p.counts.empty()) {
     writer.add("counts", p.counts.data(), {p.num_rows});
   }
-  writer.add("q", p.q.data(), {p.num_rows, p.num_heads, p.head_dim});
+  writer.add("q", p.q_data.data(), {p.num_rows, p.num_heads(), p.head_dim});
   if (is_separate(p)) {
     std::vector<std::int64_t> const shape{p.num_blocks, p.block_tokens, p.num_kv_heads, p.head_dim};
-    writer.add("k", p.kv_storage.data(), shape);
-    writer.add("v", p.kv_storage.data() + p.v_offset, shape);
-  } else {
-    auto const strides = [&text](kv_strides const& s) {
-      return text(s.block) + "," + text(s.token) + "," + text(s.head);
-    };
-    writer.add_metadata("k_strides", strides(p.k_strides));
-    writer.add_metadata("v_strides", strides(p.v_strides));
-    writer.add_metadata("k_offset", text(p.k_offset));
-    writer.add_metadata("v_offset", text(p.v_offset));
-    writer.add("kv", p.kv_storage.data(), {static_cast<std::int64_t>(p.kv_storage.size())});
+    writer.add("k", p.k_data.data(), shape);
+    writer.add("v", p.v_data.data(), shape);
+    return writer.write(path);
   }
+  auto const strides = [&text](kv_strides const& s) {
+    return text(s.block) + "," + text(s.token) + "," + text(s.head);
+  };
+  // V behind K, if each has an array of its own.
+  std::vector<std::uint16_t> kv = p.k_data;
+  kv.insert(kv.end(), p.v_data.begin(), p.v_data.end());
+  auto const size    = static_cast<std::int64_t>(kv.size());
+  auto const v_array = static_cast<std::int64_t>(p.v_data.empty() ? 0 : p.k_data.size());
+  writer.add_metadata("k_strides", strides(p.k_strides));
+  writer.add_metadata("v_strides", strides(p.v_strides));
+  writer.add_metadata("k_offset", text(p.k_first));
+  writer.add_metadata("v_offset", text(v_array + p.v_first));
+  writer.add("kv", kv.data(), {size});
   return writer.write(path);
 }
 
-std::string read_problem(std::string const& path, problem& p) {
+std::string read_problem(std::string const& path, host_problem& p) {
   try {
     tensor_file file(path);
-    problem read;
+    host_problem read;
     read.name = name_of(file, path);
     read_metadata(file, read);
     read_tables(file, read);
+    draw_queries(read, /*gap=*/0, 1);
     if (file.has("q")) {
-      read.q = read_shaped<__half>(file, "q", {read.num_rows, read.num_heads, read.head_dim});
-    } else {
-      draw_queries(read, 1);
+      read.q_data =
+          read_shaped<std::uint16_t>(file, "q", {read.num_rows, read.num_heads(), read.head_dim});
     }
     if (file.has("kv") || file.has("k") || file.has("v")) {
       read_cache(file, read);
@@ -462,7 +469,7 @@ std::string read_problem(std::string const& path, problem& p) {
                               read.num_kv_heads * read.head_dim;
       expect(elements <= max_drawn_elements,
              "metadata num_blocks: expected K and V that fit in memory, as the file brings none");
-      draw_cache(read, kv_layout::separate, 1);
+      draw_cache(read, kv_layout::separate, /*gap=*/0, 1);
     }
     p = std::move(read);
     return {};

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include <pageunion/row_attention.cuh>
+#include <pageunion/merge_partials.cuh>
 
 #include "harness.hpp"
 #include "nvtx_range.hpp"
@@ -28,7 +28,7 @@ using namespace pageunion::bench;
 constexpr int max_requests = 64;
 
 void add_routes(std::vector<bench_case>& cases, std::string const& name,
-                workload_shape const& shape) {
+                problem_spec const& shape) {
   for (route const wanted : {route::row, route::grouped, route::automatic}) {
     cases.push_back(prefill_case(
         "verify/" + name + "/" + name_of(wanted) + "/rows:" + std::to_string(shape.num_rows),
@@ -38,9 +38,9 @@ void add_routes(std::vector<bench_case>& cases, std::string const& name,
 
 void sweep_rows(std::vector<bench_case>& cases, char const* name, int most_requests) {
   for (int const rows : {1, 2, 3, 5, 8, 12, 16, 24, 33, 64, 96, 128, 256, 320, 384, 512}) {
-    workload_shape shape = *named_workload("verify");
-    shape.num_requests   = std::min(rows, most_requests);
-    shape.num_rows       = rows / shape.num_requests * shape.num_requests;
+    problem_spec shape = *named_workload("verify");
+    shape.num_requests = std::min(rows, most_requests);
+    shape.num_rows     = rows / shape.num_requests * shape.num_requests;
     add_routes(cases, name, shape);
   }
 }
@@ -48,10 +48,10 @@ void sweep_rows(std::vector<bench_case>& cases, char const* name, int most_reque
 void sweep_requests(std::vector<bench_case>& cases) {
   for (int const rows_of_request : {1, 2, 5, 8, 16}) {
     for (int const num_requests : {32, 64, 128, 256, 512, 1024}) {
-      workload_shape shape = *named_workload("verify");
-      shape.num_requests   = num_requests;
-      shape.num_rows       = num_requests * rows_of_request;
-      shape.context        = 4096;  // so that all caches fit a GPU of 16 GiB
+      problem_spec shape = *named_workload("verify");
+      shape.num_requests = num_requests;
+      shape.num_rows     = num_requests * rows_of_request;
+      set_context(shape, 4096);  // so that all caches fit a GPU of 16 GiB
       if (shape.num_rows >= 256 && shape.num_rows <= 1024) {
         add_routes(cases, "rows_of_request:" + std::to_string(rows_of_request), shape);
       }
@@ -61,9 +61,9 @@ void sweep_requests(std::vector<bench_case>& cases) {
 
 //! What one merging reads and writes.
 struct merge_arrays {
-  device_array<float> out;
-  device_array<float> lse;
-  device_array<__half> merged;
+  device_array out;
+  device_array lse;
+  device_array merged;
 };
 
 std::vector<float> normal_numbers(std::size_t count) {
@@ -76,21 +76,21 @@ std::vector<float> normal_numbers(std::size_t count) {
 
 //! Prepares the merging of a prefill's rows from `num_partials` shards.
 prepared_case prepare_merge(std::int32_t num_partials) {
-  using G                       = geometry<qsa_policy>;
+  using G                       = qsa_policy;
   constexpr std::int32_t rows   = 8192;
   constexpr std::int32_t heads  = G::heads_per_kv;
   constexpr std::size_t results = static_cast<std::size_t>(rows) * heads;
   std::size_t const in_partials = results * static_cast<std::size_t>(num_partials);
   auto const arrays             = std::make_shared<merge_arrays const>(
-      merge_arrays{device_array<float>(normal_numbers(in_partials * G::head_dim)),
-                   device_array<float>(normal_numbers(in_partials)),
-                   device_array<__half>(results * G::head_dim)});
+      merge_arrays{device_array(normal_numbers(in_partials * G::head_dim)),
+                   device_array(normal_numbers(in_partials)),
+                   device_array(results * G::head_dim * sizeof(__half))});
   prepared_case c;
   c.enqueue = [arrays, num_partials](cudaStream_t stream) {
     nvtx_range const range("merge");
     partial_view partials;
-    partials.out                = arrays->out.data();
-    partials.lse                = arrays->lse.data();
+    partials.out                = arrays->out.as<float>();
+    partials.lse                = arrays->lse.as<float>();
     partials.out_partial_stride = results * G::head_dim;
     partials.out_row_stride     = heads * G::head_dim;
     partials.out_head_stride    = G::head_dim;
@@ -98,11 +98,12 @@ prepared_case prepare_merge(std::int32_t num_partials) {
     partials.lse_row_stride     = heads;
     output_view const out{arrays->merged.data(), element_type::f16, heads * G::head_dim,
                           G::head_dim};
-    check(merge_partials<G>(partials, num_partials, rows, heads, out, {}, stream), "merge");
+    check(merge_partials<G::head_dim>(partials, num_partials, rows, heads, out, {}, stream),
+          "merge");
   };
   c.amounts["rows/s"] = rows;
   c.amounts["partials_GB/s"] =
-      1e-9 * static_cast<double>(arrays->out.bytes() + arrays->lse.bytes());
+      1e-9 * static_cast<double>(arrays->out.size_bytes() + arrays->lse.size_bytes());
   return c;
 }
 

@@ -11,20 +11,20 @@
 
 #include <cstdint>
 
-#include <pageunion/detail/launch.cuh>
-#include <pageunion/geometry.hpp>
+#include <pageunion/detail/host/launch.cuh>
 #include <pageunion/kv_cache.hpp>
 #include <pageunion/operands.hpp>
 #include <pageunion/plan.hpp>
 #include <pageunion/status.hpp>
+#include <pageunion/tuning.hpp>
 
 namespace pageunion::bench {
 
 //! Arguments of synchronous_tile_kernel.
-template <class Geometry>
+template <class Policy>
 struct synchronous_params {
   attention_operands operands;
-  plan<Geometry> groups;
+  plan<plan_shape_of<Policy>> groups;
   std::int32_t num_rows;
 };
 
@@ -36,21 +36,21 @@ struct synchronous_params {
 //!
 //! K and V take turns in one buffer, so nothing overlaps anything: that is the shape's weakness, and
 //! what the library's kernel is measured against.
-template <class Geometry, int Warps>
+template <class Policy, int Warps>
 class synchronous_tile {
-  using G = Geometry;
+  using G = plan_shape_of<Policy>;
 
-  static constexpr int edge        = G::edge;
+  static constexpr int edge        = sm70_limits::mma_dim;
   static constexpr int warp_lanes  = sm70_limits::warp_threads;
   static constexpr int threads     = Warps * warp_lanes;
   static constexpr int tile_tokens = warp_lanes;  // softmax: one token per lane
   static constexpr int tile_pages  = tile_tokens / G::page_tokens;
   static constexpr int token_tiles = tile_tokens / edge;  // plan tiles taken at a time
   static constexpr int m_rows      = G::m_tiles * edge;   // padded
-  static constexpr int dim_tiles   = G::head_dim / edge;
+  static constexpr int dim_tiles   = Policy::head_dim / edge;
 
   // Eight halves of padding (four floats for scores) put neighbouring rows in other banks.
-  static constexpr int row_pitch    = G::head_dim + 8;
+  static constexpr int row_pitch    = Policy::head_dim + 8;
   static constexpr int weight_pitch = tile_tokens + 8;
   static constexpr int score_pitch  = tile_tokens + 4;
 
@@ -81,7 +81,7 @@ class synchronous_tile {
     int category[token_tiles];
   };
 
-  __device__ synchronous_tile(synchronous_params<G> const& params, shared_storage& smem)
+  __device__ synchronous_tile(synchronous_params<Policy> const& params, shared_storage& smem)
       : params_(params),
         smem_(smem),
         warp_(static_cast<int>(threadIdx.x) / warp_lanes),
@@ -96,14 +96,16 @@ class synchronous_tile {
     find_fragment_rows();
     for (int page = 0; page < num_pages; page += tile_pages) {
       __syncthreads();
-      stage(params_.operands.cache.k, params_.operands.cache.k_strides, page, num_pages);
+      stage(static_cast<__half const*>(params_.operands.cache.k), params_.operands.cache.k_strides,
+            page, num_pages);
       stage_masks(page, num_pages);
       __syncthreads();
       score();
       __syncthreads();
       soften();
       __syncthreads();
-      stage(params_.operands.cache.v, params_.operands.cache.v_strides, page, num_pages);
+      stage(static_cast<__half const*>(params_.operands.cache.v), params_.operands.cache.v_strides,
+            page, num_pages);
       __syncthreads();
       accumulate();
     }
@@ -126,7 +128,7 @@ class synchronous_tile {
   }
 
   __device__ void load_queries() {
-    constexpr int chunks = G::head_dim / 8;  // of 16 bytes
+    constexpr int chunks = Policy::head_dim / 8;  // of 16 bytes
     query_view const& q  = params_.operands.q;
     for (int i = threadIdx.x; i < m_rows * chunks; i += threads) {
       int const m = i / chunks;
@@ -172,7 +174,7 @@ class synchronous_tile {
   //! Copies the tile's tokens of one cache array to kv; tokens past the plan's end become 0.
   __device__ void stage(__half const* cache, kv_strides const& strides, int first_page,
                         int num_pages) {
-    constexpr int chunks = G::head_dim / 8;
+    constexpr int chunks = Policy::head_dim / 8;
     page_address const* const addresses =
         params_.groups.addresses + static_cast<std::int64_t>(group_) * params_.groups.capacity;
 #pragma unroll
@@ -239,7 +241,7 @@ class synchronous_tile {
       accumulator sum;
       nvcuda::wmma::fill_fragment(sum, 0.0f);
 #pragma unroll
-      for (int d = 0; d < G::head_dim; d += edge) {
+      for (int d = 0; d < Policy::head_dim; d += edge) {
         a_fragment<row_major> q;
         b_fragment<col_major> k;
         nvcuda::wmma::load_matrix_sync(q, smem_.q + m * edge * row_pitch + d, row_pitch);
@@ -364,7 +366,7 @@ class synchronous_tile {
     }
   }
 
-  synchronous_params<G> const& params_;
+  synchronous_params<Policy> const& params_;
   shared_storage& smem_;
   int warp_;
   int lane_;
@@ -377,22 +379,22 @@ class synchronous_tile {
 
 //! One CTA per (group, KV head). `CtasPerSm` bounds the registers for the sake of GPUs with more shared
 //! memory than Volta; 0 leaves them to the compiler.
-template <class Geometry, int Warps, int CtasPerSm>
+template <class Policy, int Warps, int CtasPerSm>
 __global__ void __launch_bounds__(Warps* sm70_limits::warp_threads, CtasPerSm)
-    synchronous_tile_kernel(synchronous_params<Geometry> const params) {
-  using tile = synchronous_tile<Geometry, Warps>;
+    synchronous_tile_kernel(synchronous_params<Policy> const params) {
+  using tile = synchronous_tile<Policy, Warps>;
   tile{params, detail::dynamic_smem<typename tile::shared_storage>()}.run();
 }
 
 //! Enqueues the yardstick on `stream`. Arguments as grouped_attention(), unchecked.
-template <class Geometry, int Warps, int CtasPerSm = 0>
+template <class Policy, int Warps, int CtasPerSm = 0>
 [[nodiscard]] status synchronous_attention(std::int32_t num_rows,
                                            attention_operands const& operands,
-                                           plan<Geometry> const& groups,
+                                           plan<plan_shape_of<Policy>> const& groups,
                                            cudaStream_t stream) noexcept {
-  using tile = synchronous_tile<Geometry, Warps>;
-  synchronous_params<Geometry> const params{operands, groups, num_rows};
-  return detail::launch(&synchronous_tile_kernel<Geometry, Warps, CtasPerSm>,
+  using tile = synchronous_tile<Policy, Warps>;
+  synchronous_params<Policy> const params{operands, groups, num_rows};
+  return detail::launch(&synchronous_tile_kernel<Policy, Warps, CtasPerSm>,
                         static_cast<std::uint32_t>(groups.num_groups),
                         static_cast<std::uint32_t>(operands.cache.num_kv_heads),
                         Warps * sm70_limits::warp_threads, sizeof(typename tile::shared_storage),

@@ -23,16 +23,16 @@ struct instance {
   std::size_t smem_bytes;
 };
 
-template <class Geometry>
+template <class Policy>
 instance grouped(char const* name) {
-  using cta = detail::attention_cta<Geometry, detail::group_pages<Geometry>>;
-  return {name, reinterpret_cast<void const*>(&detail::grouped_attention_kernel<Geometry>),
-          Geometry::threads, sizeof(typename cta::shared_storage)};
+  using code = detail::grouped_attention_code<Policy, default_tuning, 700>;
+  return {name, reinterpret_cast<void const*>(code::kernel), code::shape::threads,
+          code::smem_bytes};
 }
 
 template <int Warps, int CtasPerSm>
 instance synchronous(char const* name) {
-  using G    = geometry<qsa_policy>;
+  using G    = qsa_policy;
   using tile = bench::synchronous_tile<G, Warps>;
   return {name, reinterpret_cast<void const*>(&bench::synchronous_tile_kernel<G, Warps, CtasPerSm>),
           Warps * sm70_limits::warp_threads, sizeof(typename tile::shared_storage)};
@@ -42,12 +42,11 @@ instance synchronous(char const* name) {
 
 int main() {
   instance const instances[] = {
-      grouped<geometry<bench::group4_policy>>("grouped_attention_kernel<geometry<group4_policy>>"),
-      grouped<geometry<bench::heads12_policy>>(
-          "grouped_attention_kernel<geometry<heads12_policy>>"),
-      synchronous<16, 0>("synchronous_tile_kernel<geometry<qsa_policy>,16,0>"),
-      synchronous<16, 2>("synchronous_tile_kernel<geometry<qsa_policy>,16,2>"),
-      synchronous<8, 0>("synchronous_tile_kernel<geometry<qsa_policy>,8,0>"),
+      grouped<bench::group4_policy>("grouped_attention<group4_policy>"),
+      grouped<bench::heads12_policy>("grouped_attention<heads12_policy>"),
+      synchronous<16, 0>("synchronous_tile_kernel<qsa_policy,16,0>"),
+      synchronous<16, 2>("synchronous_tile_kernel<qsa_policy,16,2>"),
+      synchronous<8, 0>("synchronous_tile_kernel<qsa_policy,8,0>"),
   };
   for (instance const& i : instances) {
     if (i.code != nullptr) {

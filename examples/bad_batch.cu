@@ -8,7 +8,7 @@
 
 namespace {
 
-using geometry = pageunion::geometry<pageunion::qsa_policy>;
+using shape = pageunion::plan_shape_of<pageunion::qsa_policy>;
 
 template <class T>
 T* to_device(std::vector<T> const& host) {
@@ -53,18 +53,19 @@ int main() {
   cache.num_blocks   = blocks;
   cache.num_kv_heads = 1;
   cache.blocks       = {to_device(block_of), 1, blocks, blocks};
-  cache.k = cache.v = to_device(std::vector<__half>(blocks * block_tokens * geometry::head_dim));
-  cache.k_strides   = cache.v_strides =
-      pageunion::contiguous_kv_strides(block_tokens, 1, geometry::head_dim);
+  cache.k            = cache.v =
+      to_device(std::vector<__half>(blocks * block_tokens * pageunion::qsa_policy::head_dim));
+  cache.k_strides = cache.v_strides =
+      pageunion::contiguous_kv_strides(block_tokens, 1, pageunion::qsa_policy::head_dim);
 
-  auto const groups   = pageunion::num_groups<geometry>(rows);
-  auto const capacity = int(pageunion::group_capacity<geometry>(width));
-  auto const bytes    = pageunion::layout_plan<geometry>(groups, capacity).total;
+  auto const groups   = pageunion::num_groups<shape>(rows);
+  auto const capacity = int(pageunion::group_capacity<shape>(width));
+  auto const bytes    = pageunion::layout_plan<shape>(groups, capacity).total;
   auto const planned =
-      pageunion::carve_plan<geometry>(to_device(std::vector<char>(bytes)), groups, capacity);
+      pageunion::carve_plan<shape>(to_device(std::vector<char>(bytes)), groups, capacity);
   auto* const device_report = to_device(std::vector<pageunion::plan_report>(1));
   auto const status =
-      pageunion::make_plan<geometry>(batch, selected, cache, planned, device_report, nullptr);
+      pageunion::make_plan<shape>(batch, selected, cache, planned, device_report, nullptr);
   pageunion::plan_report report;
   cudaMemcpy(&report, device_report, sizeof(report), cudaMemcpyDeviceToHost);
   std::printf("%s\n%s", to_string(status), pageunion::format_report(report).c_str());

@@ -118,7 +118,7 @@ void merge(result from, int shards, int rows, result to) {
   partials.out_partial_stride = std::int64_t(rows) * row_elements;
   partials.lse_row_stride     = heads;
   partials.lse_partial_stride = std::int64_t(rows) * heads;
-  require(pageunion::merge_partials<pageunion::geometry<pageunion::qsa_policy>>(
+  require(pageunion::merge_partials<pageunion::qsa_policy::head_dim>(
       partials, shards, rows, heads, out_view(to), lse_view(to), /*stream=*/nullptr));
 }
 

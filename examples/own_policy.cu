@@ -14,14 +14,13 @@
 
 namespace {
 
-// What differs from qsa_policy. tuned_policy chooses warps and tiles for it. A shape that does not fit
-// fails to compile, with a sentence from geometry.hpp that names the nearest that does.
-struct own_shape : pageunion::qsa_policy {
+// What differs from qsa_policy. The library chooses warps and tiles for it. A policy that does not fit
+// fails to compile, with a sentence that names the nearest that does.
+struct own_policy : pageunion::qsa_policy {
   static constexpr int page_tokens  = 8;
   static constexpr int heads_per_kv = 12;
   static constexpr int group_rows   = 4;
 };
-using own_policy = pageunion::tuned_policy<own_shape>;
 
 constexpr int kv_heads = 2, heads = kv_heads * own_policy::heads_per_kv, dim = own_policy::head_dim;
 constexpr int page_tokens = own_policy::page_tokens, row_elements = heads * dim;

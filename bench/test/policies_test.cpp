@@ -7,20 +7,20 @@ namespace bench = pageunion::bench;
 
 namespace {
 
-//! What with_geometry() chooses.
+//! What with_policy() chooses.
 struct choice {
   int group_rows;
   int heads_per_kv;
 };
 
 choice choose(int num_heads, int num_kv_heads, int wanted_rows) {
-  bench::problem p;
+  bench::host_problem p;
   p.page_tokens  = 4;
   p.head_dim     = 256;
-  p.num_heads    = num_heads;
   p.num_kv_heads = num_kv_heads;
-  return bench::with_geometry(p, wanted_rows, [](auto geometry) {
-    return choice{decltype(geometry)::group_rows, decltype(geometry)::heads_per_kv};
+  p.heads_per_kv = num_heads / num_kv_heads;
+  return bench::with_policy(p, wanted_rows, [](auto policy) {
+    return choice{decltype(policy)::group_rows, decltype(policy)::heads_per_kv};
   });
 }
 

@@ -10,18 +10,18 @@
 namespace bench = pageunion::bench;
 
 int main(int argc, char** argv) {
-  bench::problem p;
+  bench::host_problem p;
   std::string error;
   if (argc == 3) {
     error = bench::read_problem(argv[2], p);
   } else {
-    bench::workload_shape shape = *bench::named_workload("verify");
-    shape.num_rows              = 8;
-    shape.context               = 300;
-    shape.selected_pages        = 16;
-    shape.head_dim              = 64;
-    shape.block_tokens          = 36;
-    p                           = bench::make_workload(shape);
+    bench::problem_spec shape = *bench::named_workload("verify");
+    shape.num_rows            = 8;
+    bench::set_context(shape, 300);
+    shape.pages_per_row = 16;
+    shape.head_dim      = 64;
+    shape.block_tokens  = 36;
+    p                   = bench::make_workload(shape);
   }
   if (error.empty()) {
     error = bench::write_problem(argv[1], p);

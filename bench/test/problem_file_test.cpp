@@ -25,55 +25,40 @@ struct scratch_file {
   ~scratch_file() { std::remove(path.c_str()); }
 };
 
-bench::workload_shape small_shape() {
-  bench::workload_shape shape = *bench::named_workload("verify");
-  shape.num_rows              = 6;
-  shape.num_requests          = 2;
-  shape.context               = 200;
-  shape.selected_pages        = 8;
-  shape.num_heads             = 4;
-  shape.num_kv_heads          = 2;
-  shape.head_dim              = 16;
-  shape.block_tokens          = 36;
+bench::problem_spec small_shape() {
+  bench::problem_spec shape = *bench::named_workload("verify");
+  shape.num_rows            = 6;
+  shape.num_requests        = 2;
+  bench::set_context(shape, 200);
+  shape.pages_per_row = 8;
+  shape.heads_per_kv  = 2;
+  shape.num_kv_heads  = 2;
+  shape.head_dim      = 16;
+  shape.block_tokens  = 36;
   return shape;
 }
 
-template <class T>
-bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+//! Sizes and strides of a problem.
+std::vector<std::int64_t> numbers_of(bench::host_problem const& p) {
+  return {p.num_rows,       p.num_requests,    p.heads_per_kv,           p.num_kv_heads,
+          p.head_dim,       p.page_tokens,     p.block_tokens,           p.num_blocks,
+          p.table_width,    p.table_stride,    static_cast<int>(p.kind), p.width,
+          p.entry_stride,   p.max_pages,       p.q_row_stride,           p.q_head_stride,
+          p.k_first,        p.v_first,         p.k_strides.block,        p.k_strides.token,
+          p.k_strides.head, p.v_strides.block, p.v_strides.token,        p.v_strides.head};
 }
 
-void check_same(bench::problem const& a, bench::problem const& b) {
+void check_same(bench::host_problem const& a, bench::host_problem const& b) {
   CHECK(a.name == b.name);
-  CHECK(a.num_rows == b.num_rows);
-  CHECK(a.num_requests == b.num_requests);
-  CHECK(a.num_heads == b.num_heads);
-  CHECK(a.num_kv_heads == b.num_kv_heads);
-  CHECK(a.head_dim == b.head_dim);
-  CHECK(a.page_tokens == b.page_tokens);
-  CHECK(a.block_tokens == b.block_tokens);
-  CHECK(a.num_blocks == b.num_blocks);
-  CHECK(a.table_width == b.table_width);
-  CHECK(a.kind == b.kind);
-  CHECK(a.width == b.width);
-  CHECK(a.max_pages == b.max_pages);
   CHECK(a.scale == b.scale);
-  CHECK(a.k_offset == b.k_offset);
-  CHECK(a.v_offset == b.v_offset);
-  CHECK(a.k_strides.block == b.k_strides.block);
-  CHECK(a.k_strides.token == b.k_strides.token);
-  CHECK(a.k_strides.head == b.k_strides.head);
-  CHECK(a.v_strides.block == b.v_strides.block);
-  CHECK(a.v_strides.token == b.v_strides.token);
-  CHECK(a.v_strides.head == b.v_strides.head);
-  CHECK(same_bits(a.row_request, b.row_request));
-  CHECK(same_bits(a.row_position, b.row_position));
-  CHECK(same_bits(a.sequence_length, b.sequence_length));
-  CHECK(same_bits(a.block_table, b.block_table));
-  CHECK(same_bits(a.selected, b.selected));
-  CHECK(same_bits(a.counts, b.counts));
-  CHECK(same_bits(a.q, b.q));
-  CHECK(same_bits(a.kv_storage, b.kv_storage));
+  CHECK(numbers_of(a) == numbers_of(b));
+  CHECK(a.row_request == b.row_request);
+  CHECK(a.row_position == b.row_position);
+  CHECK(a.sequence_length == b.sequence_length);
+  CHECK(a.block_entries == b.block_entries);
+  CHECK(a.entries == b.entries);
+  CHECK(a.counts == b.counts);
+  CHECK((a.q_data == b.q_data && a.k_data == b.k_data && a.v_data == b.v_data));
 }
 
 //! A file taken apart, so that a test can break one thing and put it together again.
@@ -190,25 +175,25 @@ std::vector<breakage> breakages() {
 }  // namespace
 
 TEST_CASE("a problem written and read back has the same bits", "[problem_file]") {
-  auto const layout = GENERATE(bench::kv_layout::separate, bench::kv_layout::interleaved);
+  auto const layout = GENERATE(bench::kv_layout::separate, bench::kv_layout::interleaved_blocks);
   auto const kind   = GENERATE(pageunion::selection_kind::tokens, pageunion::selection_kind::pages);
   bool const has_counts = GENERATE(false, true);
   CAPTURE(static_cast<int>(layout), static_cast<int>(kind), has_counts);
-  bench::workload_shape shape = small_shape();
-  shape.layout                = layout;
-  shape.kind                  = kind;
-  bench::problem p            = bench::make_workload(shape);
-  p.scale                     = 1.0f / 3.0f;  // needs nine digits
-  p.name                      = "a name with \"quotes\"";
+  bench::problem_spec shape = small_shape();
+  shape.layout              = layout;
+  shape.kind                = kind;
+  bench::host_problem p     = bench::make_workload(shape);
+  p.scale                   = 1.0f / 3.0f;  // needs nine digits
+  p.name                    = "a name with \"quotes\"";
   if (has_counts && kind == pageunion::selection_kind::tokens) {
-    p.counts = {1, 2, 3, 4, 5, 99};
+    p.counts_form = bench::count_form::array;
+    p.counts      = {1, 2, 3, 4, 5, 99};
   }
-  std::uint16_t const quiet_nan = 0x7e01;  // its payload must survive
-  std::memcpy(static_cast<void*>(&p.kv_storage[3]), &quiet_nan, 2);
+  p.k_data[3] = 0x7e01;  // the payload of a NaN must survive
 
   scratch_file const file;
   REQUIRE(bench::write_problem(file.path, p) == "");
-  bench::problem read;
+  bench::host_problem read;
   REQUIRE(bench::read_problem(file.path, read) == "");
   check_same(p, read);
 }
@@ -222,7 +207,7 @@ TEST_CASE("a file that is broken in one way gets an answer that names it", "[pro
     parts broken = whole;
     b.act(broken);
     write_bytes(file.path, broken.bytes());
-    bench::problem p;
+    bench::host_problem p;
     p.name                   = "untouched";
     std::string const answer = bench::read_problem(file.path, p);
     CAPTURE(answer);
@@ -235,8 +220,8 @@ TEST_CASE("a file that is broken in one way gets an answer that names it", "[pro
 }
 
 TEST_CASE("strides that leave the tensor kv are refused", "[problem_file]") {
-  bench::workload_shape shape = small_shape();
-  shape.layout                = bench::kv_layout::interleaved;
+  bench::problem_spec shape = small_shape();
+  shape.layout              = bench::kv_layout::interleaved_blocks;
   scratch_file const file;
   REQUIRE(bench::write_problem(file.path, bench::make_workload(shape)) == "");
   parts const whole(file.path);
@@ -256,7 +241,7 @@ TEST_CASE("strides that leave the tensor kv are refused", "[problem_file]") {
     parts broken                          = whole;
     broken.header["__metadata__"][w.name] = w.value;
     write_bytes(file.path, broken.bytes());
-    bench::problem p;
+    bench::host_problem p;
     std::string const answer = bench::read_problem(file.path, p);
     CAPTURE(answer);
     CHECK(answer.find(w.word) != std::string::npos);
@@ -267,7 +252,7 @@ TEST_CASE("what is no .safetensors file is refused", "[problem_file]") {
   scratch_file const file;
   auto const answer = [&file](std::string const& bytes) {
     write_bytes(file.path, bytes);
-    bench::problem p;
+    bench::host_problem p;
     return bench::read_problem(file.path, p);
   };
   std::string const four_bytes("\4\0\0\0\0\0\0\0", 8);
@@ -277,7 +262,7 @@ TEST_CASE("what is no .safetensors file is refused", "[problem_file]") {
   CHECK(answer(four_bytes).find("truncated") != std::string::npos);
   CHECK(answer(four_bytes + "{\"a\"").find("no JSON object") != std::string::npos);
   CHECK(answer(four_bytes + "[12]").find("no JSON object") != std::string::npos);
-  bench::problem p;
+  bench::host_problem p;
   CHECK(bench::read_problem("no_such_file.safetensors", p).find("cannot be opened") !=
         std::string::npos);
   CHECK(bench::write_problem("no_such_folder/x.safetensors", p).find("cannot be written") !=
@@ -286,7 +271,7 @@ TEST_CASE("what is no .safetensors file is refused", "[problem_file]") {
 
 TEST_CASE("a file with the tables alone gets operands of the right shape", "[problem_file]") {
   scratch_file const file;
-  bench::problem const p = bench::make_workload(small_shape());
+  bench::host_problem const p = bench::make_workload(small_shape());
   REQUIRE(bench::write_problem(file.path, p) == "");
   parts tables(file.path);
   for (char const* const name : {"q", "k", "v"}) {
@@ -296,14 +281,15 @@ TEST_CASE("a file with the tables alone gets operands of the right shape", "[pro
     tables.header["__metadata__"].erase(name);
   }
   write_bytes(file.path, tables.bytes());
-  bench::problem read;
+  bench::host_problem read;
   REQUIRE(bench::read_problem(file.path, read) == "");
-  CHECK(read.q.size() == p.q.size());
-  CHECK(read.kv_storage.size() == p.kv_storage.size());
+  CHECK(read.q_data.size() == p.q_data.size());
+  CHECK(read.k_data.size() == p.k_data.size());
   CHECK(read.scale == pageunion::test::Approx(0.25f));
   CHECK(read.max_pages == 0);
   CHECK(read.name == "problem_file_test");  // of the path, where the file brings none
-  CHECK(same_bits(read.selected, p.selected));
+  CHECK(read.v_data.size() == p.v_data.size());
+  CHECK(read.entries == p.entries);
 }
 
 TEST_CASE("a problem's name can name a file, and no two problems share one", "[problem_file]") {
@@ -327,6 +313,6 @@ TEST_CASE("K and V that a file leaves out must fit in memory", "[problem_file]")
   tables.header.erase("v");
   tables.header["__metadata__"]["num_blocks"] = "2147483647";
   write_bytes(file.path, tables.bytes());
-  bench::problem p;
+  bench::host_problem p;
   CHECK(bench::read_problem(file.path, p).find("num_blocks") != std::string::npos);
 }

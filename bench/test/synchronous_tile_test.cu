@@ -2,15 +2,16 @@
 #include <cmath>
 #include <vector>
 
-#include <pageunion/geometry.hpp>
 #include <pageunion/planner.cuh>
+#include <pageunion/policy.hpp>
 #include <pageunion/reference.hpp>
 
-#include "../device_problem.hpp"
 #include "../policies.hpp"
 #include "../synchronous_tile.cuh"
 #include "../workload.hpp"
 #include "support/catch.hpp"
+#include "support/device_plan.cuh"
+#include "support/device_problem.cuh"
 
 namespace bench = pageunion::bench;
 using namespace pageunion;
@@ -18,38 +19,32 @@ using namespace pageunion;
 namespace {
 
 //! Largest difference; NaN counts as infinite.
-template <class T>
-double largest_difference(std::vector<T> const& values, std::vector<double> const& expected) {
+double largest_difference(std::vector<double> const& values, std::vector<double> const& expected) {
   REQUIRE(values.size() == expected.size());
   double largest = 0.0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    double const difference = std::fabs(static_cast<double>(values[i]) - expected[i]);
+    double const difference = std::fabs(values[i] - expected[i]);
     largest                 = difference <= largest ? largest : difference;
     largest                 = std::isnan(difference) ? HUGE_VAL : largest;
   }
   return largest;
 }
 
-template <class G, int Warps>
-void check_against_reference(bench::problem const& p) {
+template <class Policy, int Warps>
+void check_against_reference(bench::host_problem const& p) {
   bench::device_problem const device(p);
-  bench::device_plan<G> const planned(p);
+  bench::device_plan<plan_shape_of<Policy>> const planned(p);
   device.poison_outputs();
-  REQUIRE(make_plan<G>(device.rows(), device.selected(), device.operands().cache, planned.view(),
-                       nullptr, nullptr) == status::ok);
-  REQUIRE(bench::synchronous_attention<G, Warps>(p.num_rows, device.operands(), planned.view(),
-                                                 nullptr) == status::ok);
+  REQUIRE(make_plan(device.rows(), device.selected(), device.operands().cache, planned.view(),
+                    nullptr, nullptr) == status::ok);
+  REQUIRE(bench::synchronous_attention<Policy, Warps>(p.num_rows, device.operands(), planned.view(),
+                                                      nullptr) == status::ok);
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
 
-  reference_result expected;
-  reference_attention(p.rows(), p.selection_view(), p.operands(), p.page_tokens, expected);
-  std::vector<float> out;
-  for (__half const value : device.out().download()) {
-    out.push_back(__half2float(value));
-  }
+  reference_result const expected = p.reference();
   // Values of V reach 4: a weight of 1 rounded to half and an output rounded to half.
-  CHECK(largest_difference(out, expected.out) < 4.0 / 1024.0);
-  CHECK(largest_difference(device.lse().download(), expected.lse) < 1e-5);
+  CHECK(largest_difference(device.out(), expected.out) < 4.0 / 1024.0);
+  CHECK(largest_difference(device.lse(), expected.lse) < 1e-5);
 }
 
 }  // namespace
@@ -59,30 +54,29 @@ TEST_CASE("the synchronous-tile yardstick is right, so that its time means somet
   int const num_rows     = GENERATE(1, 8, 19);
   int const context      = GENERATE(19, 700);
   int const num_kv_heads = GENERATE(1, 2);
-  auto const layout      = GENERATE(bench::kv_layout::separate, bench::kv_layout::interleaved);
+  auto const layout = GENERATE(bench::kv_layout::separate, bench::kv_layout::interleaved_blocks);
   CAPTURE(num_rows, context, num_kv_heads, static_cast<int>(layout));
-  bench::workload_shape shape = *bench::named_workload("verify");
-  shape.num_rows              = num_rows;
-  shape.context               = context;
+  bench::problem_spec shape = *bench::named_workload("verify");
+  shape.num_rows            = num_rows;
+  bench::set_context(shape, context);
   shape.num_kv_heads          = num_kv_heads;
-  shape.num_heads             = 6 * num_kv_heads;
-  shape.selected_pages        = 40;
+  shape.pages_per_row         = 40;
   shape.block_tokens          = 36;
   shape.layout                = layout;
-  bench::problem const p      = bench::make_workload(shape);
-  check_against_reference<geometry<qsa_policy>, 16>(p);
-  check_against_reference<geometry<qsa_policy>, 8>(p);
+  bench::host_problem const p = bench::make_workload(shape);
+  check_against_reference<qsa_policy, 16>(p);
+  check_against_reference<qsa_policy, 8>(p);
 }
 
 TEST_CASE("the yardstick is right with twelve heads on a KV head too", "[yardstick]") {
-  bench::workload_shape shape = *bench::named_workload("verify");
-  shape.num_rows              = 7;  // the last group is partial
-  shape.context               = 700;
+  bench::problem_spec shape = *bench::named_workload("verify");
+  shape.num_rows            = 7;  // the last group is partial
+  bench::set_context(shape, 700);
   shape.num_kv_heads          = 2;
-  shape.num_heads             = 24;
-  shape.selected_pages        = 40;
+  shape.heads_per_kv          = 12;
+  shape.pages_per_row         = 40;
   shape.block_tokens          = 36;
-  bench::problem const p      = bench::make_workload(shape);
-  check_against_reference<geometry<bench::heads12_policy>, 16>(p);
-  check_against_reference<geometry<bench::heads12_policy>, 8>(p);
+  bench::host_problem const p = bench::make_workload(shape);
+  check_against_reference<bench::heads12_policy, 16>(p);
+  check_against_reference<bench::heads12_policy, 8>(p);
 }

@@ -11,7 +11,7 @@ namespace bench = pageunion::bench;
 
 namespace {
 
-bench::workload_shape shape_of(std::string const& name) {
+bench::problem_spec shape_of(std::string const& name) {
   auto const shape = bench::named_workload(name);
   REQUIRE(shape.has_value());
   return *shape;
@@ -50,9 +50,9 @@ TEST_CASE("a workload overlaps as the prompts that it stands for", "[workload]")
 }
 
 TEST_CASE("fresh-8k asks for the recorded 90.3 GFLOP", "[workload]") {
-  bench::workload_shape const shape = shape_of("fresh-8k");
-  bench::overlap const o            = bench::measure_overlap(bench::make_tables(shape));
-  double const gflop                = 4e-9 * o.asked_tokens * shape.num_heads * shape.head_dim;
+  bench::problem_spec const shape = shape_of("fresh-8k");
+  bench::overlap const o          = bench::measure_overlap(bench::make_tables(shape));
+  double const gflop              = 4e-9 * o.asked_tokens * shape.num_heads() * shape.head_dim;
   CHECK(gflop == pageunion::test::Approx(90.3).epsilon(0.001));
 }
 
@@ -66,22 +66,22 @@ TEST_CASE("the overlap sweep climbs from 1.05 to 3.96 at 8 rows", "[workload]") 
 
 TEST_CASE("a row selects its best fully visible pages and its tail, or sees all", "[workload]") {
   auto const kind = GENERATE(pageunion::selection_kind::tokens, pageunion::selection_kind::pages);
-  int const requests          = GENERATE(1, 8);
-  auto const chosen           = GENERATE(bench::choice::scored, bench::choice::disjoint);
-  bench::workload_shape shape = shape_of("verify");
-  shape.kind                  = kind;
-  shape.num_requests          = requests;
-  shape.chosen                = chosen;
-  shape.num_rows              = 64;
-  shape.context               = 4099;
+  int const requests = GENERATE(1, 8);
+  auto const chosen  = GENERATE(bench::page_pattern::drifting, bench::page_pattern::disjoint);
+  bench::problem_spec shape = shape_of("verify");
+  shape.kind                = kind;
+  shape.num_requests        = requests;
+  shape.pattern             = chosen;
+  shape.num_rows            = 64;
+  bench::set_context(shape, 4099);
   CAPTURE(static_cast<int>(kind), requests, static_cast<int>(chosen));
-  bench::problem const p = bench::make_tables(shape);
+  bench::host_problem const p = bench::make_tables(shape);
   REQUIRE(p.num_rows == 64);
   REQUIRE(p.width == (kind == pageunion::selection_kind::tokens ? 2051 : 512));
   for (int row = 0; row < p.num_rows; ++row) {
     CAPTURE(row);
     int const end    = static_cast<int>(p.row_position[row]) + 1;
-    auto const begin = p.selected.begin() + row * p.width;
+    auto const begin = p.entries.begin() + row * p.width;
     std::vector<int> entries(begin, begin + p.width);
     auto const used = std::find(entries.begin(), entries.end(), -1);
     CHECK(std::all_of(used, entries.end(), [](int entry) { return entry == -1; }));
@@ -102,13 +102,13 @@ TEST_CASE("a row selects its best fully visible pages and its tail, or sees all"
 }
 
 TEST_CASE("a row of fewer tokens than it may select sees all of them", "[workload]") {
-  bench::workload_shape shape = shape_of("fresh-8k");
-  shape.num_rows              = 2050;
-  shape.context               = 2050;
-  bench::problem const p      = bench::make_tables(shape);
+  bench::problem_spec shape = shape_of("fresh-8k");
+  shape.num_rows            = 2050;
+  bench::set_context(shape, 2050);
+  bench::host_problem const p = bench::make_tables(shape);
   for (int const row : {0, 3, 4, 2046, 2047, 2049}) {
     CAPTURE(row);
-    auto const begin = p.selected.begin() + static_cast<std::ptrdiff_t>(row) * p.width;
+    auto const begin = p.entries.begin() + static_cast<std::ptrdiff_t>(row) * p.width;
     for (int token = 0; token <= row; ++token) {
       REQUIRE(begin[token] == token);
     }
@@ -117,16 +117,16 @@ TEST_CASE("a row of fewer tokens than it may select sees all of them", "[workloa
 }
 
 TEST_CASE("every physical cache block is used once and not in order", "[workload]") {
-  int const block_tokens      = GENERATE(16, 400, 784, 1600);
-  int const requests          = GENERATE(1, 4);
-  bench::workload_shape shape = shape_of("verify");
-  shape.block_tokens          = block_tokens;
-  shape.num_requests          = requests;
+  int const block_tokens    = GENERATE(16, 400, 784, 1600);
+  int const requests        = GENERATE(1, 4);
+  bench::problem_spec shape = shape_of("verify");
+  shape.block_tokens        = block_tokens;
+  shape.num_requests        = requests;
   CAPTURE(block_tokens, requests);
-  bench::problem const p = bench::make_tables(shape);
-  CHECK(std::int64_t{p.table_width} * block_tokens >= shape.context);
-  CHECK_FALSE(std::is_sorted(p.block_table.begin(), p.block_table.end()));
-  std::vector<int> blocks(p.block_table.begin(), p.block_table.end());
+  bench::host_problem const p = bench::make_tables(shape);
+  CHECK(std::int64_t{p.table_width} * block_tokens >= shape.max_length);
+  CHECK_FALSE(std::is_sorted(p.block_entries.begin(), p.block_entries.end()));
+  std::vector<int> blocks(p.block_entries.begin(), p.block_entries.end());
   std::sort(blocks.begin(), blocks.end());
   for (int i = 0; i < p.num_blocks; ++i) {
     REQUIRE(blocks[i] == i);
@@ -134,17 +134,18 @@ TEST_CASE("every physical cache block is used once and not in order", "[workload
 }
 
 TEST_CASE("both layouts of K and V hold every token without overlap", "[workload]") {
-  auto const layout           = GENERATE(bench::kv_layout::separate, bench::kv_layout::interleaved);
-  bench::workload_shape shape = shape_of("verify");
-  shape.context               = 64;
+  auto const layout = GENERATE(bench::kv_layout::separate, bench::kv_layout::interleaved_blocks);
+  bench::problem_spec shape = shape_of("verify");
+  bench::set_context(shape, 64);
   shape.block_tokens          = 16;
   shape.num_kv_heads          = 2;
-  shape.num_heads             = 12;
+  shape.heads_per_kv          = 6;
   shape.head_dim              = 8;
   shape.layout                = layout;
   shape.num_rows              = 8;
-  bench::problem const p      = bench::make_workload(shape);
-  std::vector<int> used(p.kv_storage.size());
+  bench::host_problem const p = bench::make_workload(shape);
+  std::size_t const in_one    = p.k_data.size();
+  std::vector<int> used(in_one + p.v_data.size());
   auto const mark = [&](pageunion::kv_strides const& strides, std::int64_t offset) {
     for (int block = 0; block < p.num_blocks; ++block) {
       for (int token = 0; token < p.block_tokens; ++token) {
@@ -157,19 +158,19 @@ TEST_CASE("both layouts of K and V hold every token without overlap", "[workload
       }
     }
   };
-  mark(p.k_strides, p.k_offset);
-  mark(p.v_strides, p.v_offset);
+  mark(p.k_strides, p.k_first);
+  mark(p.v_strides, p.v_first + (p.v_data.empty() ? 0 : in_one));
   CHECK(std::all_of(used.begin(), used.end(), [](int count) { return count == 1; }));
 }
 
 TEST_CASE("the same seed gives the same problem, another seed another", "[workload]") {
-  bench::workload_shape shape = shape_of("verify");
-  bench::problem const first  = bench::make_workload(shape);
-  bench::problem const again  = bench::make_workload(shape);
-  shape.seed                  = 2;
-  bench::problem const other  = bench::make_workload(shape);
-  CHECK(first.selected == again.selected);
-  CHECK(first.block_table == again.block_table);
-  CHECK(first.selected != other.selected);
-  CHECK(first.block_table != other.block_table);
+  bench::problem_spec shape       = shape_of("verify");
+  bench::host_problem const first = bench::make_workload(shape);
+  bench::host_problem const again = bench::make_workload(shape);
+  shape.seed                      = 2;
+  bench::host_problem const other = bench::make_workload(shape);
+  CHECK(first.entries == again.entries);
+  CHECK(first.block_entries == again.block_entries);
+  CHECK(first.entries != other.entries);
+  CHECK(first.block_entries != other.block_entries);
 }

@@ -66,6 +66,8 @@ def main(table_path, cuobjdump, program):
     for name, taken in sorted(usage.items()):
         readable = output_of("c++filt", name).strip()
         kernel = re.search(r"(?:::|\s|^)(\w+)(?=<|\()", readable)[1]
+        if pages := re.search(r"\b(\w+_pages)<", readable):
+            kernel = f"{kernel}:{pages[1]}"
         if name not in launched:
             faults.append(f"{readable}: in the program, but never launched")
             continue

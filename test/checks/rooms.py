@@ -10,24 +10,36 @@ import re
 import sys
 
 # Header or folder: (room, what it may include of the library). A number stands for every header of
-# rooms 0 to that number. The headers of detail/ may include one another, in no circle. Every header may
-# include version.hpp, which opens the namespaces.
+# rooms 0 to that number. The headers of a folder may include one another, in no circle. Every header
+# may include version.hpp, which opens the namespaces.
 ROOMS = {
     "version.hpp": (0, []),
     "status.hpp": (0, []),
-    "geometry.hpp": (1, []),
-    "kv_cache.hpp": (2, []),
+    "element.hpp": (1, []),
+    "policy.hpp": (1, ["element.hpp"]),
+    "tuning.hpp": (1, []),
+    "kv_cache.hpp": (2, ["element.hpp"]),
     "selection.hpp": (3, []),
     "operands.hpp": (3, ["kv_cache.hpp"]),
     "rules.hpp": (4, ["kv_cache.hpp", "selection.hpp"]),
-    "plan.hpp": (4, ["geometry.hpp"]),
-    "workspace.hpp": (5, ["geometry.hpp", "plan.hpp"]),
+    "plan.hpp": (4, ["tuning.hpp"]),
+    "workspace.hpp": (5, [4]),
     "report.hpp": (5, ["plan.hpp"]),
-    "detail/": (6, [4, "detail/"]),
+    "detail/float_bits.hpp": (6, []),
+    "detail/host/": (6, [5, "detail/float_bits.hpp"]),
+    "detail/selection/": (6, [4]),
+    "detail/planner/": (6, [4, "detail/host/", "detail/selection/"]),
+    "detail/attention/loops.cuh": (6, [1, "detail/attention/sm70/"]),
+    "detail/attention/": (6, [4, "detail/host/", "detail/selection/", "detail/float_bits.hpp"]),
+    "detail/attention/sm70/": (6, [4, "detail/attention/", "detail/float_bits.hpp"]),
+    "detail/report/": (6, [4, "detail/host/", "detail/selection/"]),
+    "detail/merge/": (6, [3, "detail/host/", "detail/float_bits.hpp"]),
     "planner.cuh": (7, [6]),
     "grouped_attention.cuh": (7, [6]),
     "row_attention.cuh": (7, [6]),
-    "prefill.cuh": (8, [7]),
+    "merge_partials.cuh": (7, [6]),
+    "prefill.hpp": (8, [6]),
+    "prefill.cuh": (8, [7, "prefill.hpp"]),
     "reference.hpp": (9, ["status.hpp", "kv_cache.hpp", "selection.hpp", "operands.hpp"]),
     "pageunion.cuh": (10, [8]),
 }
@@ -35,13 +47,14 @@ ROOMS = {
 
 def line_of(header):
     """Key of a header's line in ROOMS; None if it has none."""
-    key = "detail/" if header.startswith("detail/") else header
-    return key if key in ROOMS else None
+    folders = [line for line in ROOMS if line.endswith("/") and header.startswith(line)]
+    return header if header in ROOMS else max(folders, key=len, default=None)
 
 
 def may_include(header, included):
     own_line, line = line_of(header), line_of(included)
-    for allowed in ROOMS[own_line][1] + ["version.hpp"]:
+    own_folder = [own_line] if own_line.endswith("/") else []
+    for allowed in ROOMS[own_line][1] + own_folder + ["version.hpp"]:
         if isinstance(allowed, int):
             if ROOMS[line][0] <= allowed:
                 return True
@@ -62,7 +75,8 @@ def includes_itself(header, includes, seen=()):
 
 def main(repository):
     folder = pathlib.Path(repository) / "include" / "pageunion"
-    headers = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    headers = sorted(str(p.relative_to(folder)) for p in folder.rglob("*")
+                     if p.suffix in (".hpp", ".cuh"))
     faults = []
     includes = {}
     for header in headers:

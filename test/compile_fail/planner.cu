@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Case 0 is the control: it compiles. Every other case breaks one rule of the planner's sizes.
-// expect-error 1: a window's slots must have 16 bits
+// expect-error 1: a window's positions must have 16 bits
 // expect-error 2: a window must have a multiple of 256 pages
 // expect-error 3: storage_bytes must hold a ranking and a list of 32 pages
 // expect-error 4: a thread remembers in a word which quads to read again
 // expect-error 5: places are summed over eight lanes, one per category
 #include <pageunion/planner.cuh>
+#include <pageunion/policy.hpp>
 
-struct geometry : pageunion::geometry<pageunion::qsa_policy> {
+struct shape : pageunion::plan_shape_of<pageunion::qsa_policy> {
 #if PAGEUNION_CASE == 5
   static constexpr int num_categories = 8;
 #endif
 };
 
-struct shape : pageunion::detail::planner_shape<geometry> {
+struct sizes : pageunion::detail::planner_sizes<shape> {
 #if PAGEUNION_CASE == 1
   static constexpr int window_pages = 131072;
 #elif PAGEUNION_CASE == 2
@@ -25,12 +26,5 @@ struct shape : pageunion::detail::planner_shape<geometry> {
 #endif
 };
 
-template <class Table>
-using planner = pageunion::detail::group_planner<geometry, Table, shape>;
-
-template <class Table>
-constexpr std::size_t bytes_of_planner =
-    sizeof(planner<Table>) + sizeof(pageunion::detail::page_window<geometry, Table, shape>);
-
-static_assert(bytes_of_planner<pageunion::token_table> != 0);
-static_assert(bytes_of_planner<pageunion::page_table> != 0);
+static_assert(sizeof(pageunion::detail::group_planner<shape, sizes>) != 0);
+static_assert(sizeof(pageunion::detail::page_union<shape, sizes>) != 0);

@@ -3,13 +3,12 @@
 //! The family of geometries with head_dim 256. Together with the other head_dims, the shapes
 //! below hold every pair of page_tokens and group_rows that fits with every head_dim, and every
 //! heads_per_kv with every value of each of the others.
-#include <pageunion/geometry.hpp>
+#include <pageunion/policy.hpp>
 
 #include "support/catch.hpp"
 #include "support/family_run.cuh"
 #include "support/shape.hpp"
 
-using pageunion::tuned_policy;
 using pageunion::test::shape;
 
 // page_tokens, group_rows, heads_per_kv
@@ -18,6 +17,5 @@ TEMPLATE_TEST_CASE_SIG("every shape of head_dim 256 agrees with the reference", 
                         HeadsPerKv),
                        (4, 4, 2), (4, 8, 8), (4, 16, 4), (8, 4, 16), (8, 8, 1), (8, 8, 6),
                        (16, 4, 12)) {
-  pageunion::test::require_family_member<
-      tuned_policy<shape<PageTokens, GroupRows, HeadsPerKv, 256>>>();
+  pageunion::test::require_family_member<shape<PageTokens, GroupRows, HeadsPerKv, 256>>();
 }

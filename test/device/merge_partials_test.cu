@@ -13,11 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include <pageunion/merge_partials.cuh>
 #include <pageunion/row_attention.cuh>
 
 #include "support/bad_arguments.hpp"
 #include "support/captured_graph.cuh"
 #include "support/catch.hpp"
+#include "support/double_bits.hpp"
 #include "support/far_array.cuh"
 #include "support/make_problem.hpp"
 #include "support/merge_run.cuh"
@@ -25,26 +27,10 @@
 #include "support/row_run.cuh"
 #include "support/test_size.hpp"
 
-using pageunion::element_type;
-using pageunion::geometry;
-using pageunion::log_base;
-using pageunion::partial_view;
-using pageunion::qsa_policy;
-using pageunion::status;
-using pageunion::test::captured_graph;
-using pageunion::test::device_array;
-using pageunion::test::far_array;
-using pageunion::test::host_partials;
-using pageunion::test::host_problem;
-using pageunion::test::merge_run;
-using pageunion::test::merge_spec;
-using pageunion::test::problem_spec;
-using pageunion::test::short_head_policy;
-using pageunion::test::short_partition_policy;
-using pageunion::test::test_size;
-using pageunion::test::wide_page_policy;
-
 namespace {
+
+using namespace pageunion;
+using namespace pageunion::test;
 
 constexpr float infinity     = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
@@ -52,11 +38,7 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 using short_heads = host_partials<short_head_policy::head_dim>;
 using short_run   = merge_run<short_head_policy>;
 
-void require_right(short_heads const& partials) {
-  short_run call(partials);
-  REQUIRE(call.run() == status::ok);
-  REQUIRE(call.faults() == "");
-}
+void require_right(short_heads const& partials) { REQUIRE(short_run(partials).run_faults() == ""); }
 
 }  // namespace
 
@@ -71,8 +53,7 @@ TEMPLATE_TEST_CASE("merging agrees with double precision for any number of parti
   spec.empty        = 0.3;
   CAPTURE(spec.num_partials, spec.is_scattered, spec.base, spec.lse_base);
   merge_run<TestType> call{host_partials<TestType::head_dim>(spec)};
-  REQUIRE(call.run() == status::ok);
-  REQUIRE(call.faults() == "");
+  REQUIRE(call.run_faults() == "");
 }
 
 TEST_CASE("merging only empties gives exactly +0 and -inf", "[merge]") {
@@ -84,11 +65,11 @@ TEST_CASE("merging only empties gives exactly +0 and -inf", "[merge]") {
   CAPTURE(spec.num_partials, spec.out_type, spec.lse_base);
   short_run call{short_heads(spec)};
   REQUIRE(call.run() == status::ok);
-  for (double const value : call.out()) {
-    REQUIRE((value == 0.0 && !std::signbit(value)));
+  for (double const value : call.outputs().out()) {
+    REQUIRE(is_same_number(value, 0.0));
   }
-  for (double const value : call.lse()) {
-    REQUIRE(value == -std::numeric_limits<double>::infinity());
+  for (double const value : call.outputs().lse()) {
+    REQUIRE(is_minus_infinity(value));
   }
   CHECK(call.faults() == "");
 }
@@ -109,16 +90,15 @@ TEST_CASE("a single partial comes out as it is", "[merge]") {
   }
   short_run call(partials);
   REQUIRE(call.run() == status::ok);
-  std::vector<double> const out = call.out();
-  std::vector<double> const lse = call.lse();
+  std::vector<double> const out = call.outputs().out();
+  std::vector<double> const lse = call.outputs().lse();
   for (int item = 0; item < spec.num_rows * spec.num_heads; ++item) {
     int const row = item / spec.num_heads, head = item % spec.num_heads;
     CAPTURE(row, head);
-    REQUIRE(lse[static_cast<std::size_t>(item)] ==
-            static_cast<double>(partials.lse_at(only, row, head)));
+    REQUIRE(lse[item] == partials.lse_at(only, row, head));
     for (int dim = 0; dim < short_head_policy::head_dim; ++dim) {
-      REQUIRE(out[static_cast<std::size_t>(item * short_head_policy::head_dim + dim)] ==
-              static_cast<double>(partials.out_at(only, row, head, dim)));
+      REQUIRE(out[item * short_head_policy::head_dim + dim] ==
+              partials.out_at(only, row, head, dim));
     }
   }
 }
@@ -173,10 +153,10 @@ TEST_CASE("merging is repeatable, and empties change no bit of it", "[merge][bit
   short_heads const partials(spec);
   short_run call(partials);
   REQUIRE(call.run() == status::ok);
-  std::vector<unsigned char> const bytes = call.result_bytes();
+  std::vector<unsigned char> const bytes = call.outputs().bytes();
   for (int run = 1; run < 20; ++run) {
     REQUIRE(call.run() == status::ok);
-    REQUIRE(call.result_bytes() == bytes);
+    REQUIRE(call.outputs().bytes() == bytes);
   }
   // The same partials with empty ones between and after them.
   spec.num_partials = 10;
@@ -194,7 +174,7 @@ TEST_CASE("merging is repeatable, and empties change no bit of it", "[merge][bit
   }
   short_run with_empties(spread);
   REQUIRE(with_empties.run() == status::ok);
-  CHECK(with_empties.result_bytes() == bytes);
+  CHECK(with_empties.outputs().bytes() == bytes);
 }
 
 TEST_CASE("merging takes more rows than a grid's second axis could hold", "[merge][large]") {
@@ -204,71 +184,47 @@ TEST_CASE("merging takes more rows than a grid's second axis could hold", "[merg
   spec.num_partials = 2;
   spec.empty        = 0.2;
   merge_run<wide_page_policy> call{host_partials<wide_page_policy::head_dim>(spec)};
-  REQUIRE(call.run() == status::ok);
-  REQUIRE(call.faults() == "");
+  REQUIRE(call.run_faults() == "");
 }
 
-namespace {
-
-//! Merges after `far` took the place of one of the arrays.
-void require_right(merge_run<wide_page_policy>& call, partial_view const& partials,
-                   pageunion::output_view const& out, pageunion::lse_view const& lse,
-                   far_array const& far) {
+TEST_CASE("partials, rows and heads may lie 2^32 elements apart", "[merge][far]") {
+  merge_spec spec;
+  spec.num_partials       = 2;
+  spec.num_rows           = 2;
+  spec.num_heads          = 2;
+  auto const [name, axis] = GENERATE(
+      from_range(axes_of({{"partial out", 3}, {"partial lse", 3}, {"out", 2}, {"lse", 2}})));
+  CAPTURE(name, axis);
+  merge_run<wide_page_policy> call{host_partials<wide_page_policy::head_dim>(spec)};
+  call.poison();
+  partial_view from      = call.view();
+  output_view out        = call.outputs().view_of_out();
+  lse_view lse           = call.outputs().view_of_lse();
+  constexpr int head_dim = wide_page_policy::head_dim;
+  auto const move_far    = [to = axis](auto& data, std::vector<axis_of_call> const& axes, int run) {
+    return far_array(data, axes, to, run, sizeof(float));
+  };
+  far_array const far =
+      name == "partial out"   ? move_far(from.out,
+                                         {{2, &from.out_partial_stride},
+                                          {2, &from.out_row_stride},
+                                          {2, &from.out_head_stride}},
+                                         head_dim)
+      : name == "partial lse" ? move_far(from.lse,
+                                         {{2, &from.lse_partial_stride},
+                                          {2, &from.lse_row_stride},
+                                          {2, &from.lse_head_stride}},
+                                         1)
+      : name == "out" ? move_far(out.data, {{2, &out.row_stride}, {2, &out.head_stride}}, head_dim)
+                      : move_far(lse.data, {{2, &lse.row_stride}, {2, &lse.head_stride}}, 1);
   if (!far.exists()) {
     WARN("skipped: the device has too little memory");
     return;
   }
-  REQUIRE(pageunion::merge_partials<geometry<wide_page_policy>>(partials, 2, 2, 2, out, lse,
-                                                                nullptr) == status::ok);
+  REQUIRE(merge_partials<wide_page_policy::head_dim>(from, 2, 2, 2, out, lse, nullptr) ==
+          status::ok);
   far.copy_back();
   CHECK(call.faults() == "");
-}
-
-}  // namespace
-
-TEST_CASE("partials, rows and heads may lie 2^32 elements apart", "[merge][far]") {
-  merge_spec spec;
-  spec.num_partials = 2;
-  spec.num_rows     = 2;
-  spec.num_heads    = 2;
-  struct array_axis {
-    char const* name;
-    std::size_t axis;
-  };
-  auto const generated = GENERATE(
-      array_axis{"partial out", 0}, array_axis{"partial out", 1}, array_axis{"partial out", 2},
-      array_axis{"partial lse", 0}, array_axis{"partial lse", 1}, array_axis{"partial lse", 2},
-      array_axis{"out", 0}, array_axis{"out", 1}, array_axis{"lse", 0}, array_axis{"lse", 1});
-  std::string const name = generated.name;
-  std::size_t const axis = generated.axis;
-  CAPTURE(name, axis);
-  merge_run<wide_page_policy> call{host_partials<wide_page_policy::head_dim>(spec)};
-  call.poison();
-  partial_view from          = call.view();
-  pageunion::output_view out = call.out_view();
-  pageunion::lse_view lse    = call.lse_result_view();
-  constexpr int head_dim     = wide_page_policy::head_dim;
-  if (name == "partial out") {
-    far_array const far(
-        from.out,
-        {{2, &from.out_partial_stride}, {2, &from.out_row_stride}, {2, &from.out_head_stride}},
-        axis, head_dim, sizeof(float));
-    require_right(call, from, out, lse, far);
-  } else if (name == "partial lse") {
-    far_array const far(
-        from.lse,
-        {{2, &from.lse_partial_stride}, {2, &from.lse_row_stride}, {2, &from.lse_head_stride}},
-        axis, 1, sizeof(float));
-    require_right(call, from, out, lse, far);
-  } else if (name == "out") {
-    far_array const far(out.data, {{2, &out.row_stride}, {2, &out.head_stride}}, axis, head_dim,
-                        sizeof(float));
-    require_right(call, from, out, lse, far);
-  } else {
-    far_array const far(lse.data, {{2, &lse.row_stride}, {2, &lse.head_stride}}, axis, 1,
-                        sizeof(float));
-    require_right(call, from, out, lse, far);
-  }
 }
 
 TEST_CASE("a captured merging replays with what the partials hold then", "[merge][graph]") {
@@ -291,9 +247,9 @@ namespace {
 //! Shard `shard` of `num_shards` of a problem's cache: every num_shards-th cache block is mapped.
 host_problem shard_of(host_problem const& p, int shard, int num_shards) {
   host_problem part = p;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(p.block_entries.size()); ++i) {
-    if (i % p.table_stride % num_shards != shard) {
-      part.block_entries[static_cast<std::size_t>(i)] = -1;
+  for (std::size_t i = 0; i < p.block_entries.size(); ++i) {
+    if (static_cast<int>(i % p.table_stride) % num_shards != shard) {
+      part.block_entries[i] = -1;
     }
   }
   return part;
@@ -302,12 +258,10 @@ host_problem shard_of(host_problem const& p, int shard, int num_shards) {
 }  // namespace
 
 TEST_CASE("the merged results of a cache's shards are those of the whole cache", "[merge]") {
-  using G              = geometry<short_partition_policy>;
   int const num_shards = GENERATE(2, 3, 4);
   log_base const base  = GENERATE(log_base::natural, log_base::two);
-  problem_spec spec    = pageunion::test::spec_of<short_partition_policy>();
-  spec.kind =
-      base == log_base::two ? pageunion::selection_kind::pages : pageunion::selection_kind::tokens;
+  problem_spec spec    = spec_of<short_partition_policy>();
+  spec.kind            = base == log_base::two ? selection_kind::pages : selection_kind::tokens;
   spec.num_rows        = 7;
   spec.num_requests    = 3;
   spec.min_length      = 0;
@@ -334,30 +288,24 @@ TEST_CASE("the merged results of a cache's shards are those of the whole cache",
   partials.out = out.as<float>();
   partials.lse = lse.as<float>();
   for (int shard = 0; shard < num_shards; ++shard) {
-    pageunion::test::row_run<short_partition_policy> call(shard_of(p, shard, num_shards));
-    pageunion::attention_operands operands = call.device().operands();
+    row_run<short_partition_policy> call(shard_of(p, shard, num_shards));
+    attention_operands operands = call.device().operands();
     operands.out = {out.as<float>() + shard * partials.out_partial_stride, element_type::f32,
                     partials.out_row_stride, partials.out_head_stride};
     operands.lse = {lse.as<float>() + shard * partials.lse_partial_stride, base, num_heads, 1};
-    REQUIRE(pageunion::row_attention<G>(call.device().rows(), call.device().selected(), operands,
-                                        call.partials(), nullptr, nullptr) == status::ok);
-    pageunion::test::require_cuda(cudaDeviceSynchronize(), "row_attention");
+    REQUIRE(row_attention<short_partition_policy, policy_tuning>(
+                call.device().rows(), call.device().selected(), operands, call.partials(), nullptr,
+                nullptr) == status::ok);
+    require_cuda(cudaDeviceSynchronize(), "row_attention");
   }
-  pageunion::test::device_problem whole(p);
-  REQUIRE(pageunion::merge_partials<G>(partials, num_shards, spec.num_rows, p.num_heads(),
-                                       whole.operands().out, whole.operands().lse,
-                                       nullptr) == status::ok);
-  std::vector<std::int32_t> rows(static_cast<std::size_t>(spec.num_rows));
-  std::iota(rows.begin(), rows.end(), 0);
-  CHECK(pageunion::test::faults_of_rows(whole, rows) == "");
+  device_problem whole(p);
+  REQUIRE(merge_partials<short_partition_policy::head_dim>(
+              partials, num_shards, spec.num_rows, p.num_heads(), whole.operands().out,
+              whole.operands().lse, nullptr) == status::ok);
+  CHECK(faults_of_rows(whole, all_rows(p)) == "");
 }
 
 namespace {
-
-using pageunion::lse_view;
-using pageunion::output_view;
-using pageunion::test::move_bytes;
-using pageunion::test::pretended_address;
 
 //! The arguments of a call that is right in every respect.
 struct merge_arguments {
@@ -386,20 +334,12 @@ merge_arguments good_merge() {
   return call;
 }
 
-//! What merge_partials() answers under capture, as text. Whatever it enqueued beside an error would touch
-//! the pretended addresses when it is replayed.
 std::string answer_to(merge_arguments const& call) {
-  status answer = status::ok;
-  captured_graph graph([&](cudaStream_t stream) {
-    answer = pageunion::merge_partials<geometry<short_head_policy>>(
-        call.partials, call.num_partials, call.num_rows, call.num_heads, call.out, call.lse,
-        stream);
-    return answer;
+  return captured_answer([&](cudaStream_t stream) {
+    return merge_partials<short_head_policy::head_dim>(call.partials, call.num_partials,
+                                                       call.num_rows, call.num_heads, call.out,
+                                                       call.lse, stream);
   });
-  if (answer != status::ok) {
-    graph.replay();
-  }
-  return to_string(answer);
 }
 
 struct bad_merge {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <executor/launch.hpp>
-#include <pageunion/detail/launch.cuh>
+#include <pageunion/detail/host/launch.cuh>
 #include <support/catch.hpp>
 
 namespace {

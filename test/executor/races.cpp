@@ -142,4 +142,19 @@ void __tsan_vptr_read(void**) {}
 int __tsan_atomic32_fetch_add(int volatile* address, int value, int) {
   return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);
 }
+int __tsan_atomic32_fetch_or(int volatile* address, int value, int) {
+  return __atomic_fetch_or(address, value, __ATOMIC_SEQ_CST);
+}
+int __tsan_atomic32_exchange(int volatile* address, int value, int) {
+  return __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);
+}
+int __tsan_atomic32_load(int const volatile* address, int) {
+  return __atomic_load_n(address, __ATOMIC_SEQ_CST);
+}
+long __tsan_atomic64_fetch_add(long volatile* address, long value, int) {
+  return __atomic_fetch_add(address, value, __ATOMIC_SEQ_CST);
+}
+char __tsan_atomic8_exchange(char volatile* address, char value, int) {
+  return __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);
+}
 }

@@ -9,7 +9,7 @@
 #include <string>
 
 #include <executor/launch.hpp>
-#include <pageunion/detail/launch.cuh>
+#include <pageunion/detail/host/launch.cuh>
 #include <support/catch.hpp>
 
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <executor/launch.hpp>
-#include <pageunion/detail/launch.cuh>
+#include <pageunion/detail/host/launch.cuh>
 #include <support/catch.hpp>
 #include <support/random.hpp>
 

@@ -22,18 +22,12 @@
 
 namespace {
 
-using pageunion::prefill_args;
-using pageunion::route;
-using pageunion::selection_kind;
-using pageunion::status;
-using pageunion::test::count_form;
-using pageunion::test::host_problem;
-using pageunion::test::kv_layout;
-using pageunion::test::problem_spec;
+using namespace pageunion;
+using namespace pageunion::test;
 
 //! Small, with everything that the default has: three m-tiles and so seven categories, several
 //! partitions in a row of a few pages.
-struct fuzz_policy : pageunion::qsa_policy {
+struct fuzz_policy : qsa_policy {
   static constexpr int group_rows       = 4;
   static constexpr int heads_per_kv     = 12;
   static constexpr int head_dim         = 64;
@@ -53,7 +47,7 @@ class byte_source {
 
   template <class Value>
   Value one_of(std::initializer_list<Value> values) {
-    return values.begin()[below(static_cast<int>(values.size()))];
+    return values.begin()[below(values.size())];
   }
 
   //! Seven times in eight in [0, end), else a number that code may trip over.
@@ -90,7 +84,7 @@ std::size_t size_of(std::int64_t count, std::int64_t stride) {
 //! Standard-normal halves, the same in every run.
 std::vector<std::uint16_t> halves(std::size_t count) {
   static std::vector<std::uint16_t> const source = [] {
-    pageunion::test::normal_source normal(1);
+    normal_source normal(1);
     std::vector<std::uint16_t> values(1 << 17);
     std::generate(values.begin(), values.end(), [&] { return normal.next_half(); });
     return values;
@@ -99,19 +93,19 @@ std::vector<std::uint16_t> halves(std::size_t count) {
 }
 
 problem_spec decode_spec(byte_source& from, bool is_wide) {
-  problem_spec spec = pageunion::test::spec_of<fuzz_policy>();
+  problem_spec spec = spec_of<fuzz_policy>();
   spec.num_rows     = from.below(is_wide ? 6 : 21);
   spec.num_requests = from.below(5);
   spec.block_tokens = fuzz_policy::page_tokens * (1 + from.below(6));
   spec.num_kv_heads = from.one_of({1, 1, 2});
   spec.kind         = from.one_of({selection_kind::tokens, selection_kind::pages});
-  spec.counts       = from.one_of({count_form::none, count_form::array, count_form::column});
+  spec.counts_form  = from.one_of({count_form::none, count_form::array, count_form::column});
   spec.layout       = from.one_of({kv_layout::separate, kv_layout::interleaved_tokens});
-  spec.out_type     = from.one_of({pageunion::element_type::f16, pageunion::element_type::f32});
-  spec.lse_base     = from.one_of({pageunion::log_base::natural, pageunion::log_base::two});
+  spec.out_type     = from.one_of({element_type::f16, element_type::f32});
+  spec.lse_base     = from.one_of({log_base::natural, log_base::two});
   spec.gap          = 8 * from.below(2);
   if (spec.num_rows == 0 || spec.kind == selection_kind::pages) {
-    spec.counts = count_form::none;
+    spec.counts_form = count_form::none;
   }
   return spec;
 }
@@ -134,73 +128,73 @@ void decode_block_table(byte_source& from, host_problem& p) {
   p.num_blocks       = from.below(12);
   p.table_width      = is_long ? 100 * from.below(60) : from.below(8);
   p.table_stride     = p.table_width + from.below(3);
-  p.block_entries.resize(size_of(p.spec.num_requests, p.table_stride));
+  p.block_entries.resize(size_of(p.num_requests, p.table_stride));
   decode_runs(from, p.block_entries.data(), static_cast<int>(p.block_entries.size()), p.num_blocks,
               is_long ? 2048 : 4);
 }
 
 void decode_rows(byte_source& from, host_problem& p) {
-  std::int64_t const mapped = p.table_width * p.spec.block_tokens;
-  for (int i = 0; i < p.spec.num_requests; ++i) {
+  std::int64_t const mapped = p.table_width * p.block_tokens;
+  for (int i = 0; i < p.num_requests; ++i) {
     p.sequence_length.push_back(from.narrow_number(mapped + 1));
   }
-  for (int i = 0; i < p.spec.num_rows; ++i) {
-    p.row_request.push_back(from.narrow_number(p.spec.num_requests));
+  for (int i = 0; i < p.num_rows; ++i) {
+    p.row_request.push_back(from.narrow_number(p.num_requests));
     p.row_position.push_back(from.number(mapped));
   }
 }
 
 //! @param is_wide entries enough to be loaded several at a time
 void decode_selection(byte_source& from, host_problem& p, bool is_wide) {
-  bool const is_by_page      = p.spec.kind == selection_kind::pages;
-  std::int64_t const entries = p.table_width * p.spec.block_tokens / (is_by_page ? 4 : 1);
+  bool const is_by_page      = p.kind == selection_kind::pages;
+  std::int64_t const entries = p.table_width * p.block_tokens / (is_by_page ? 4 : 1);
   p.width                    = is_wide ? 512 + 2 * from.byte() : from.below(is_by_page ? 24 : 96);
-  p.entry_stride = p.width + (p.spec.counts == count_form::column ? 1 : 0) + from.below(2);
-  p.entries.assign(size_of(p.spec.num_rows, p.entry_stride), 0);
-  for (int row = 0; row < p.spec.num_rows; ++row) {
+  p.entry_stride = p.width + (p.counts_form == count_form::column ? 1 : 0) + from.below(2);
+  p.entries.assign(size_of(p.num_rows, p.entry_stride), 0);
+  for (int row = 0; row < p.num_rows; ++row) {
     std::int32_t* const stored = p.entries.data() + size_of(row, p.entry_stride);
     decode_runs(from, stored, p.width, entries, is_wide ? 512 : 16);
-    if (p.spec.counts == count_form::array) {
+    if (p.counts_form == count_form::array) {
       p.counts.push_back(from.narrow_number(p.width + 1));
-    } else if (p.spec.counts == count_form::column) {
+    } else if (p.counts_form == count_form::column) {
       stored[p.width] = from.narrow_number(p.width + 1);
     }
   }
 }
 
 //! Strides and contents of Q, K and V; K and V of tokens that no row attends to are NaN.
-void make_tensors(host_problem& p) {
-  std::int64_t const dim    = p.spec.head_dim + p.spec.gap;
-  bool const is_interleaved = p.spec.layout == kv_layout::interleaved_tokens;
+void make_tensors(host_problem& p, problem_spec const& spec) {
+  std::int64_t const dim    = p.head_dim + spec.gap;
+  bool const is_interleaved = spec.layout == kv_layout::interleaved_tokens;
   p.q_head_stride = p.out_head_stride = dim;
   p.q_row_stride = p.out_row_stride = p.num_heads() * dim;
-  p.lse_row_stride                  = p.num_heads() + p.spec.gap;
+  p.lse_row_stride                  = p.num_heads() + spec.gap;
   p.k_strides.head                  = is_interleaved ? 2 * dim : dim;
-  p.k_strides.token                 = p.spec.num_kv_heads * p.k_strides.head;
-  p.k_strides.block                 = p.spec.block_tokens * p.k_strides.token;
+  p.k_strides.token                 = p.num_kv_heads * p.k_strides.head;
+  p.k_strides.block                 = p.block_tokens * p.k_strides.token;
   p.v_strides                       = p.k_strides;
   p.v_first                         = is_interleaved ? dim : 0;
 
   // At least one block where V begins inside K's array: the host's views point there.
   std::size_t const cache_size =
       size_of(std::max(p.num_blocks, is_interleaved ? 1 : 0), p.k_strides.block);
-  p.q_data = halves(size_of(p.spec.num_rows, p.q_row_stride));
+  p.q_data = halves(size_of(p.num_rows, p.q_row_stride));
   p.k_data = halves(cache_size);
   if (!is_interleaved) {
     p.v_data = halves(cache_size);
     std::reverse(p.v_data.begin(), p.v_data.end());
   }
-  pageunion::test::poison_unselected(p);
+  poison_unselected(p);
 }
 
 //! The most pages in which the tokens of a row lie.
 int most_pages(host_problem const& p) {
   int most = 0;
-  for (int row = 0; row < p.spec.num_rows; ++row) {
+  for (int row = 0; row < p.num_rows; ++row) {
     int pages = 0, last = -1;
     for (std::int32_t const token : p.tokens_of(row)) {
-      pages += token / p.spec.page_tokens != last ? 1 : 0;
-      last = token / p.spec.page_tokens;
+      pages += token / p.page_tokens != last ? 1 : 0;
+      last = token / p.page_tokens;
     }
     most = std::max(most, pages);
   }
@@ -244,15 +238,15 @@ void spoil(byte_source& from, prefill_args& args) {
 
 //! A call that was spoilt is refused by can_prefill() and prefill() alike, and nothing is written;
 //! if it is accepted all the same, the arrays may be too small for it.
-void check_refusal(byte_source& from, pageunion::test::prefill_run<fuzz_policy>& call) {
+void check_refusal(byte_source& from, prefill_run<fuzz_policy>& call) {
   prefill_args args = call.args();
   spoil(from, args);
   call.poison();
   void* const workspace   = call.workspace();
   std::size_t const bytes = call.workspace_size();
-  status const refused    = pageunion::can_prefill<fuzz_policy>(args, workspace, bytes);
+  status const refused    = can_prefill<fuzz_policy>(args, workspace, bytes);
   if (refused != status::ok &&
-      (pageunion::prefill<fuzz_policy>(args, workspace, bytes, nullptr) != refused ||
+      (prefill<fuzz_policy>(args, workspace, bytes, nullptr) != refused ||
        !call.device().is_output_untouched() || !call.device().damage().empty())) {
     fail("a call that was refused: " + std::string(to_string(refused)));
   }
@@ -268,21 +262,22 @@ extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size
   int const slack      = from.below(4);
   bool const is_wide   = from.below(4) == 3;
   host_problem p;
-  p.spec  = decode_spec(from, is_wide);
-  p.scale = from.one_of({0.125f, 0.0f, -0.125f, 1.0f});
+  problem_spec const spec        = decode_spec(from, is_wide);
+  static_cast<problem_shape&>(p) = spec;
+  p.scale                        = from.one_of({0.125f, 0.0f, -0.125f, 1.0f});
   decode_block_table(from, p);
   decode_rows(from, p);
   decode_selection(from, p, is_wide);
-  make_tensors(p);
-  p.spec.max_pages = slack == 0 ? 0 : std::max(most_pages(p), 1) + slack - 1;
+  make_tensors(p, spec);
+  p.max_pages = slack == 0 ? 0 : std::max(most_pages(p), 1) + slack - 1;
 
-  pageunion::test::prefill_run<fuzz_policy> call(p, wanted);
+  prefill_run<fuzz_policy> call(p, wanted);
   if (is_spoilt) {
     check_refusal(from, call);
     return 0;
   }
-  pageunion::test::device_array const report(std::vector<pageunion::plan_report>(1));
-  call.report_to(report.as<pageunion::plan_report>());
+  device_array const report(std::vector<plan_report>(1));
+  call.report_to(report.as<plan_report>());
   status const answer      = call.run();
   std::string const faults = answer == status::ok ? call.faults() : to_string(answer);
   if (!faults.empty()) {

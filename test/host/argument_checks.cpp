@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <pageunion/detail/argument_checks.hpp>
+#include <pageunion/detail/host/argument_checks.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -11,72 +11,14 @@
 
 using pageunion::status;
 using pageunion::test::bad_argument;
-using pageunion::test::call_arguments;
-using pageunion::test::good_arguments;
 
 namespace detail = pageunion::detail;
 
 namespace {
 
-using qsa = pageunion::geometry<pageunion::qsa_policy>;
-
-//! All checks of a call, in the order in which an entry point makes them.
-status check_call(call_arguments const& call) {
-  constexpr std::size_t needed = 1000;
-  std::int32_t const num_rows  = call.rows.num_rows;
-  pageunion::kv_cache const& c = call.operands.cache;
-  for (status const checked : {detail::check_batch(call.rows, c.blocks.num_requests),
-                               detail::check_selection(call.selected, num_rows),
-                               detail::check_operands<qsa>(call.operands, num_rows)}) {
-    if (checked != status::ok) {
-      return checked;
-    }
-  }
-  for (status const checked :
-       {detail::check_plan_size<qsa>(num_rows, call.selected, c), detail::check_report(call.report),
-        detail::check_workspace(call.workspace, call.workspace_bytes, needed)}) {
-    if (checked != status::ok) {
-      return checked;
-    }
-  }
-  pageunion::query_view const& q = call.operands.q;
-  detail::memory_ranges inputs;
-  inputs.add(call.rows, c.blocks.num_requests);
-  inputs.add(call.selected, num_rows);
-  inputs.add(c, q.head_dim);
-  inputs.add(q, num_rows);
-  return detail::check_overlaps(
-      inputs,
-      {{detail::range_of(call.operands.out, num_rows, q.num_heads, q.head_dim),
-        status::overlapping_out},
-       {detail::range_of(call.operands.lse, num_rows, q.num_heads), status::overlapping_lse},
-       {detail::range_of(call.report), status::overlapping_report},
-       {detail::range_of(call.workspace, call.workspace_bytes), status::overlapping_workspace}});
-}
+using qsa = pageunion::plan_shape_of<pageunion::qsa_policy>;
 
 }  // namespace
-
-TEST_CASE("a good call passes every check", "[arguments]") {
-  CHECK(check_call(good_arguments()) == status::ok);
-}
-
-TEST_CASE("each bad argument is named", "[arguments]") {
-  for (bad_argument const& bad : pageunion::test::bad_arguments()) {
-    call_arguments call = good_arguments();
-    bad.spoil(call);
-    CAPTURE(bad.what, pageunion::to_string(bad.expected));
-    CHECK(check_call(call) == bad.expected);
-  }
-}
-
-TEST_CASE("what looks odd and is legal passes", "[arguments]") {
-  for (bad_argument const& odd : pageunion::test::legal_oddities()) {
-    call_arguments call = good_arguments();
-    odd.spoil(call);
-    CAPTURE(odd.what);
-    CHECK(std::string(pageunion::to_string(check_call(call))) == "ok");
-  }
-}
 
 TEST_CASE("every status that a check can give is given for some argument", "[arguments]") {
   std::set<status> const given_elsewhere{
@@ -97,15 +39,6 @@ TEST_CASE("every status that a check can give is given for some argument", "[arg
     CAPTURE(pageunion::to_string(s));
     CHECK(given.count(s) + given_elsewhere.count(s) == 1);
   }
-}
-
-TEST_CASE("a batch is checked against its number of requests", "[arguments]") {
-  pageunion::batch rows = good_arguments().rows;
-  CHECK(detail::check_batch(rows, 3) == status::ok);
-  CHECK(detail::check_batch(rows, -1) == status::invalid_num_requests);
-  rows.sequence_length = nullptr;
-  CHECK(detail::check_batch(rows, 3) == status::null_sequence_length);
-  CHECK(detail::check_batch(rows, 0) == status::ok);
 }
 
 TEST_CASE("a workspace of exactly the needed bytes is enough", "[arguments]") {
@@ -150,7 +83,7 @@ TEST_CASE("a plan must be its rows' and have its arrays", "[arguments]") {
 }
 
 TEST_CASE("a plan that no address space holds is refused", "[arguments]") {
-  using wide_page        = pageunion::geometry<pageunion::test::wide_page_policy>;
+  using wide_page        = pageunion::plan_shape_of<pageunion::test::wide_page_policy>;
   constexpr auto largest = std::numeric_limits<std::int32_t>::max();
   pageunion::page_table table;
   table.width = 500000000;

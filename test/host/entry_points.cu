@@ -2,20 +2,20 @@
 //! @file
 //! What the entry points refuse. Needs no GPU: a call that got as far as a launch would answer
 //! cuda_error here, or touch addresses that do not exist.
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <set>
 #include <string>
 
-#include <pageunion/geometry.hpp>
 #include <pageunion/grouped_attention.cuh>
+#include <pageunion/plan.hpp>
 #include <pageunion/planner.cuh>
 #include <pageunion/prefill.cuh>
 #include <pageunion/status.hpp>
 
 #include "support/bad_arguments.hpp"
 #include "support/catch.hpp"
+#include "support/host_call.hpp"
 #include "support/policies.hpp"
 
 using pageunion::prefill_args;
@@ -25,23 +25,16 @@ using pageunion::status;
 using pageunion::test::bad_argument;
 using pageunion::test::bad_arguments;
 using pageunion::test::call_arguments;
+using pageunion::test::every_row_policy;
 using pageunion::test::good_arguments;
+using pageunion::test::policy_tuning;
 
 namespace {
 
-using qsa = pageunion::geometry<qsa_policy>;
+using qsa = pageunion::plan_shape_of<qsa_policy>;
 
 //! Texts, so that a failure says more than a number.
 std::string text(status s) { return pageunion::to_string(s); }
-
-prefill_args args_of(call_arguments const& call) {
-  prefill_args args;
-  args.rows      = call.rows;
-  args.selected  = call.selected;
-  args.attention = call.operands;
-  args.report    = call.report;
-  return args;
-}
 
 __global__ void empty_kernel(int) {}
 
@@ -58,135 +51,48 @@ pageunion::plan<qsa> pretended_plan() {
 
 }  // namespace
 
-TEST_CASE("can_prefill answers without a GPU", "[entry]") {
-  call_arguments const call = good_arguments();
-  std::size_t bytes         = 0;
-  REQUIRE(text(pageunion::workspace_bytes<qsa_policy>(args_of(call), bytes)) == "ok");
-  CHECK(bytes > 0);
-  CHECK(text(pageunion::can_prefill<qsa_policy>(args_of(call), call.workspace, bytes)) == "ok");
-  CHECK(pageunion::can_prefill<qsa_policy>(args_of(call), call.workspace, bytes - 1) ==
-        status::workspace_too_small);
-}
-
-TEST_CASE("QSA's workspace has the size that examples/README.md gives", "[entry]") {
-  struct row_count {
-    std::int32_t rows;
-    double megabytes;
-  };
-  auto const [rows, megabytes] =
-      GENERATE(row_count{512, 12.6}, row_count{1024, 25.3}, row_count{1025, 6.4},
-               row_count{2048, 12.7}, row_count{8192, 50.7});
-  call_arguments call                   = good_arguments();
-  call.rows.num_rows                    = rows;
-  call.selected.tokens.width            = 2051;
-  call.selected.tokens.row_stride       = 2051;
-  call.selected.tokens.max_pages        = 513;
-  call.operands.q.num_heads             = 6;
-  call.operands.cache.num_kv_heads      = 1;
-  call.operands.cache.blocks.width      = 4096;
-  call.operands.cache.blocks.row_stride = 4096;
-  std::size_t bytes                     = 0;
-  REQUIRE(text(pageunion::workspace_bytes<qsa_policy>(args_of(call), bytes)) == "ok");
-  CAPTURE(rows);
-  CHECK(std::abs(static_cast<double>(bytes) * 1e-6 - megabytes) < 0.05);
-}
-
-TEST_CASE("can_prefill and prefill name each bad argument", "[entry]") {
+TEST_CASE("prefill names each bad argument", "[entry]") {
   auto const wanted = GENERATE(route::automatic, route::grouped, route::row);
   for (bad_argument const& bad : bad_arguments()) {
     call_arguments call = good_arguments();
     bad.spoil(call);
     CAPTURE(wanted, bad.what);
-    prefill_args args = args_of(call);
-    args.route        = wanted;
-    CHECK(text(pageunion::can_prefill<qsa_policy>(args, call.workspace, call.workspace_bytes)) ==
+    CHECK(text(pageunion::prefill<qsa_policy>(args_of(call, wanted), call.workspace,
+                                              call.workspace_bytes, nullptr)) ==
           text(bad.expected));
-    CHECK(text(pageunion::prefill<qsa_policy>(args, call.workspace, call.workspace_bytes,
-                                              nullptr)) == text(bad.expected));
   }
 }
 
-TEST_CASE("can_prefill lets pass what looks odd and is legal", "[entry]") {
-  auto const wanted = GENERATE(route::automatic, route::grouped, route::row);
-  for (bad_argument const& odd : pageunion::test::legal_oddities()) {
-    call_arguments call = good_arguments();
-    odd.spoil(call);
-    CAPTURE(wanted, odd.what);
-    prefill_args args = args_of(call);
-    args.route        = wanted;
-    CHECK(text(pageunion::can_prefill<qsa_policy>(args, call.workspace, call.workspace_bytes)) ==
-          "ok");
-  }
-}
-
-TEST_CASE("automatic routing weighs rows and KV heads against SMs and requests", "[entry]") {
-  struct call_shape {
-    std::int32_t rows, requests, kv_heads;
-    bool by_row;
-  };
-  // 80 SMs take 192 pairs of one request. Of 64 requests of 5 rows, a group has 1 + 7 * 63 / 320.
-  auto const shape = GENERATE(
-      call_shape{0, 0, 1, true}, call_shape{192, 1, 1, true}, call_shape{193, 1, 1, false},
-      call_shape{96, 1, 2, true}, call_shape{97, 1, 2, false}, call_shape{320, 64, 1, true},
-      call_shape{320, 16, 1, false}, call_shape{193, 0, 1, false}, call_shape{1024, 1024, 1, true},
-      call_shape{1024, 1 << 30, 1, true}, call_shape{1024, 1024, 2, false});
-  CAPTURE(shape.rows, shape.requests, shape.kv_heads);
-  CHECK(pageunion::detail::is_faster_by_row<qsa_policy>(shape.rows, shape.requests, shape.kv_heads,
-                                                        80) == shape.by_row);
-}
-
-TEST_CASE("prefill refuses a route that does not exist", "[entry]") {
-  call_arguments const call = good_arguments();
-  prefill_args args         = args_of(call);
-  args.route                = static_cast<route>(GENERATE(-1, 100));
-  CHECK(pageunion::can_prefill<qsa_policy>(args, call.workspace, call.workspace_bytes) ==
-        status::invalid_route);
-  CHECK(pageunion::prefill<qsa_policy>(args, call.workspace, call.workspace_bytes, nullptr) ==
-        status::invalid_route);
-}
-
-TEST_CASE("more partitions of rows than a grid holds are refused on the row route", "[entry]") {
-  // 70,000 rows of 65,536 partitions: 2^32 CTAs and more.
-  call_arguments call                   = good_arguments();
-  call.rows.num_rows                    = 70000;
-  call.selected.tokens.width            = 1 << 26;
-  call.selected.tokens.row_stride       = 1 << 26;
-  call.selected.tokens.max_pages        = 0;
-  call.operands.cache.block_tokens      = 1 << 20;
-  call.operands.cache.blocks.width      = 2000;
-  call.operands.cache.blocks.row_stride = 2000;
-  call.operands.cache.k_strides.block   = std::int64_t{512} << 20;
-  call.operands.cache.v_strides.block   = std::int64_t{512} << 20;
-  prefill_args args                     = args_of(call);
-  std::size_t bytes                     = 0;
-  args.route                            = route::row;
-  CHECK(text(pageunion::workspace_bytes<qsa_policy>(args, bytes)) ==
-        text(status::invalid_num_rows));
-  CHECK(bytes == 0);
-  args.route = route::grouped;
-  CHECK(text(pageunion::workspace_bytes<qsa_policy>(args, bytes)) == "ok");
-}
-
-TEST_CASE("prefill leaves its info alone when it refuses", "[entry]") {
+TEST_CASE("prefill refuses a route that does not exist, and leaves its info alone", "[entry]") {
   call_arguments const call   = good_arguments();
   char const* const untouched = "untouched";
   pageunion::prefill_info info;
   info.reason = untouched;
-  CHECK(pageunion::prefill<qsa_policy>(args_of(call), nullptr, 0, nullptr, &info) ==
-        status::null_workspace);
+  CHECK(pageunion::prefill<qsa_policy>(args_of(call, static_cast<route>(GENERATE(-1, 100))),
+                                       call.workspace, call.workspace_bytes, nullptr,
+                                       &info) == status::invalid_route);
   CHECK(info.reason == untouched);
 }
 
-TEST_CASE("a call for another policy's shapes is refused", "[entry]") {
-  using pageunion::test::short_head_policy;
-  call_arguments call = good_arguments();
-  std::size_t bytes   = 77;
-  CHECK(pageunion::workspace_bytes<short_head_policy>(args_of(call), bytes) ==
-        status::invalid_head_dim);
-  call.operands.q.head_dim = 128;
-  CHECK(pageunion::workspace_bytes<short_head_policy>(args_of(call), bytes) ==
-        status::invalid_heads_per_kv);
-  CHECK(bytes == 77);
+TEST_CASE("a host file's call is the one that prefill gets", "[entry]") {
+  call_arguments const call = good_arguments();
+  prefill_args args;
+  std::size_t bytes = 0, own_bytes = 0;
+  REQUIRE(text(pageunion::test::make_host_call(args, bytes)) == "ok");
+  REQUIRE(text(pageunion::workspace_bytes<qsa_policy>(args, own_bytes)) == "ok");
+  CHECK(bytes == own_bytes);
+  CHECK(args.route == route::row);
+  CHECK(args.report == call.report);
+  CHECK(pageunion::prefill<qsa_policy>(args, call.workspace, bytes - 1, nullptr) ==
+        status::workspace_too_small);
+}
+
+TEST_CASE("automatic routing groups rows that row attention cannot index", "[entry]") {
+  pageunion::prefill_info info;
+  REQUIRE(text(pageunion::detail::choose_route<every_row_policy, policy_tuning>(
+              policy_tuning::select<every_row_policy>(700),
+              args_of(pageunion::test::most_partitions(8192)), info)) == "ok");
+  CHECK(info.route == route::grouped);
 }
 
 TEST_CASE("make_plan names each bad argument that it is given", "[entry]") {
@@ -311,19 +217,19 @@ TEST_CASE("grouped_attention names each bad argument that it is given", "[entry]
     bad.spoil(call);
     if (given.count(bad.expected) != 0 || overlaps.count(bad.what) != 0) {
       CAPTURE(bad.what);
-      CHECK(text(pageunion::grouped_attention<qsa>(call.rows.num_rows, call.operands,
-                                                   pretended_plan(), nullptr)) ==
+      CHECK(text(pageunion::grouped_attention<qsa_policy>(call.rows.num_rows, call.operands,
+                                                          pretended_plan(), nullptr)) ==
             text(bad.expected));
     }
   }
   call_arguments call          = good_arguments();
   pageunion::plan<qsa> planned = pretended_plan();
   planned.addresses            = nullptr;
-  CHECK(pageunion::grouped_attention<qsa>(20, call.operands, planned, nullptr) ==
+  CHECK(pageunion::grouped_attention<qsa_policy>(20, call.operands, planned, nullptr) ==
         status::null_plan);
-  CHECK(pageunion::grouped_attention<qsa>(28, call.operands, pretended_plan(), nullptr) ==
+  CHECK(pageunion::grouped_attention<qsa_policy>(28, call.operands, pretended_plan(), nullptr) ==
         status::invalid_plan_groups);
   call.operands.out.data = pretended_plan().masks;
-  CHECK(pageunion::grouped_attention<qsa>(20, call.operands, pretended_plan(), nullptr) ==
+  CHECK(pageunion::grouped_attention<qsa_policy>(20, call.operands, pretended_plan(), nullptr) ==
         status::overlapping_out);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <pageunion/detail/page_divider.hpp>
+#include <pageunion/detail/planner/page_divider.hpp>
 
 #include <cstdint>
 

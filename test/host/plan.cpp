@@ -11,7 +11,7 @@
 #include "support/policies.hpp"
 #include "support/random.hpp"
 
-using pageunion::geometry;
+using pageunion::plan_shape_of;
 using pageunion::qsa_policy;
 using pageunion::test::short_head_policy;
 using pageunion::test::twelve_head_policy;
@@ -22,15 +22,15 @@ namespace {
 
 //! The most entries that `num_pages` pages can need, over all ways to spread them over categories
 //! that are padded one by one.
-template <class Geometry>
+template <class Shape>
 std::int64_t worst_padded(int num_pages) {
   auto const padded = [](int pages) {
-    return (pages + Geometry::tile_pages - 1) / Geometry::tile_pages * Geometry::tile_pages;
+    return (pages + Shape::tile_pages - 1) / Shape::tile_pages * Shape::tile_pages;
   };
   // most[n]: with the categories so far and n pages.
   std::vector<std::int64_t> most(static_cast<std::size_t>(num_pages) + 1, -1);
   most[0] = 0;
-  for (int category = 0; category < Geometry::num_categories; ++category) {
+  for (int category = 0; category < Shape::num_categories; ++category) {
     std::vector<std::int64_t> next(most.size(), -1);
     for (int before = 0; before <= num_pages; ++before) {
       for (int here = 0; before + here <= num_pages; ++here) {
@@ -47,21 +47,21 @@ std::int64_t worst_padded(int num_pages) {
 }
 
 //! Bands that a mask reaches, bit by bit: from the mask's rows to their m-rows, tiles and bands.
-template <class Geometry>
-int category_bit_by_bit(typename Geometry::mask_type mask) {
+template <class Shape>
+int category_bit_by_bit(typename Shape::mask_type mask) {
   int category = 0;
-  for (int bit = 0; bit < Geometry::mask_bits; ++bit) {
+  for (int bit = 0; bit < Shape::mask_bits; ++bit) {
     if ((mask >> bit & 1u) == 0) {
       continue;
     }
-    for (int head = 0; head < Geometry::heads_per_kv; ++head) {
-      int const m_row = bit / Geometry::page_tokens * Geometry::heads_per_kv + head;
+    for (int head = 0; head < Shape::heads_per_kv; ++head) {
+      int const m_row = bit / Shape::page_tokens * Shape::heads_per_kv + head;
       int const tile  = m_row / 16;
       int band        = tile;
-      if (Geometry::m_tiles > 3) {
+      if (Shape::m_tiles > 3) {
         // Three bands as equal as can be: band b starts at the first tile t with 3 t >= b tiles.
         band = 0;
-        while (band < 2 && tile * 3 >= (band + 1) * Geometry::m_tiles) {
+        while (band < 2 && tile * 3 >= (band + 1) * Shape::m_tiles) {
           ++band;
         }
       }
@@ -76,7 +76,7 @@ int category_bit_by_bit(typename Geometry::mask_type mask) {
 TEMPLATE_TEST_CASE("a group's capacity holds its pages however they fall into categories", "[plan]",
                    qsa_policy, short_head_policy, twelve_head_policy, wide_group_policy,
                    wide_page_policy) {
-  using G = geometry<TestType>;
+  using G = plan_shape_of<TestType>;
   for (int pages_per_row = 0; pages_per_row <= 6; ++pages_per_row) {
     CAPTURE(pages_per_row);
     int const most              = G::group_rows * pages_per_row;
@@ -91,13 +91,13 @@ TEMPLATE_TEST_CASE("a group's capacity holds its pages however they fall into ca
 }
 
 TEST_CASE("a capacity is computed in 64 bits", "[plan]") {
-  using G = geometry<qsa_policy>;
+  using G = plan_shape_of<qsa_policy>;
   CHECK(pageunion::group_capacity<G>(std::int64_t{1} << 31) == (std::int64_t{1} << 34) + 24);
 }
 
 TEMPLATE_TEST_CASE("a category names the bands that a mask reaches", "[plan]", qsa_policy,
                    short_head_policy, twelve_head_policy, wide_group_policy, wide_page_policy) {
-  using G    = geometry<TestType>;
+  using G    = plan_shape_of<TestType>;
   using mask = typename G::mask_type;
   std::set<int> seen;
   auto const check = [&](mask m) {
@@ -128,7 +128,7 @@ TEMPLATE_TEST_CASE("a category names the bands that a mask reaches", "[plan]", q
 }
 
 TEST_CASE("groups cover all rows, the last one in part", "[plan]") {
-  using G = geometry<qsa_policy>;
+  using G = plan_shape_of<qsa_policy>;
   CHECK(pageunion::num_groups<G>(0) == 0);
   CHECK(pageunion::num_groups<G>(1) == 1);
   CHECK(pageunion::num_groups<G>(7) == 1);

@@ -12,19 +12,10 @@
 #include "support/choose_pages.hpp"
 #include "support/make_problem.hpp"
 
-using pageunion::test::all_selection_forms;
-using pageunion::test::cache_fill;
-using pageunion::test::count_form;
-using pageunion::test::half_value;
-using pageunion::test::host_problem;
-using pageunion::test::kv_layout;
-using pageunion::test::make_problem;
-using pageunion::test::measure_overlap;
-using pageunion::test::page_pattern;
-using pageunion::test::problem_spec;
-using pageunion::test::selection_overlap;
-
 namespace {
+
+using namespace pageunion;
+using namespace pageunion::test;
 
 problem_spec small_spec() {
   problem_spec spec;
@@ -44,12 +35,12 @@ struct fill_counts {
 fill_counts count_fill(host_problem& p) {
   fill_counts counts;
   for (int block = 0; block < p.num_blocks; ++block) {
-    for (int token = 0; token < p.spec.block_tokens; ++token) {
-      for (int head = 0; head < p.spec.num_kv_heads; ++head) {
-        for (int d = 0; d < p.spec.head_dim; ++d) {
-          auto const k = pageunion::kv_offset(p.k_strides, block, token, head) + d;
-          auto const v = pageunion::kv_offset(p.v_strides, block, token, head) + d;
-          for (std::uint16_t const bits : {p.k_data.data()[k], pageunion::test::v_begin(p)[v]}) {
+    for (int token = 0; token < p.block_tokens; ++token) {
+      for (int head = 0; head < p.num_kv_heads; ++head) {
+        for (int d = 0; d < p.head_dim; ++d) {
+          auto const k = kv_offset(p.k_strides, block, token, head) + d;
+          auto const v = kv_offset(p.v_strides, block, token, head) + d;
+          for (std::uint16_t const bits : {p.k_data.data()[k], v_begin(p)[v]}) {
             ++(std::isnan(half_value(bits)) ? counts.nans : counts.values);
           }
         }
@@ -61,56 +52,32 @@ fill_counts count_fill(host_problem& p) {
 
 }  // namespace
 
-TEST_CASE("the page drift gives the recorded overlaps", "[problems]") {
-  problem_spec spec;
-  spec.num_rows      = 400;
-  spec.pages_per_row = 512;
-  spec.heads_per_kv  = 1;
-  spec.head_dim      = 64;
-  spec.unselected    = cache_fill::values;
-
-  SECTION("fresh-8k") {
-    spec.lengths                    = {4600};
-    selection_overlap const overlap = measure_overlap(make_problem(spec), 8);
-    CHECK(overlap.jaccard > 0.79);
-    CHECK(overlap.jaccard < 0.94);
-    CHECK(overlap.growth > 1.2);
-    CHECK(overlap.growth < 1.5);
+TEST_CASE("rows drift apart, choose the same pages, or share none", "[problems]") {
+  problem_spec spec  = small_spec();
+  spec.num_requests  = 1;
+  spec.pattern       = GENERATE(page_pattern::drifting, page_pattern::same, page_pattern::disjoint);
+  spec.lengths       = {2000};
+  spec.token_density = 1.0;
+  spec.kind          = selection_kind::pages;
+  spec.num_rows      = 8;
+  CAPTURE(spec.pattern);
+  host_problem const p = make_problem(spec);
+  std::set<std::int32_t> all;
+  for (int row = 0; row < spec.num_rows; ++row) {
+    std::set<std::int32_t> const pages(p.row(row), p.row(row) + p.width);
+    all.insert(pages.begin(), pages.end());
   }
-  SECTION("chunk-32k") {
-    spec.lengths                    = {32768};
-    selection_overlap const overlap = measure_overlap(make_problem(spec), 8);
-    CHECK(std::abs(overlap.jaccard - 0.73) < 0.03);
-    CHECK(std::abs(overlap.growth - 1.69) < 0.06);
-  }
-  SECTION("long-tail") {
-    spec.lengths                    = {32768};
-    spec.rho                        = 0.9;
-    selection_overlap const overlap = measure_overlap(make_problem(spec), 8);
-    CHECK(std::abs(overlap.jaccard - 0.56) < 0.05);
-    CHECK(std::abs(overlap.growth - 2.35) < 0.15);
-  }
-  SECTION("disjoint") {
-    spec.lengths                    = {65536};
-    spec.pattern                    = page_pattern::disjoint;
-    selection_overlap const overlap = measure_overlap(make_problem(spec), 8);
-    CHECK(overlap.jaccard < 0.01);
-    CHECK(overlap.growth > 7.9);
-  }
-  SECTION("the same pages") {
-    spec.lengths                    = {32768};
-    spec.pattern                    = page_pattern::same;
-    selection_overlap const overlap = measure_overlap(make_problem(spec), 8);
-    CHECK(overlap.jaccard > 0.98);
-    CHECK(overlap.growth < 1.02);
-  }
+  all.erase(-1);
+  auto const num_pages = static_cast<int>(all.size());
+  CHECK((num_pages == 8) == (spec.pattern == page_pattern::same));
+  CHECK((num_pages == 64) == (spec.pattern == page_pattern::disjoint));
 }
 
 TEST_CASE("each share of a specification makes what it names", "[problems]") {
   problem_spec spec    = small_spec();
   auto const form      = GENERATE(from_range(all_selection_forms()));
   spec.kind            = form.kind;
-  spec.counts          = form.counts;
+  spec.counts_form     = form.counts;
   spec.padding_rows    = 0.1;
   spec.odd_positions   = 0.2;
   spec.unmapped_blocks = 0.2;
@@ -118,7 +85,7 @@ TEST_CASE("each share of a specification makes what it names", "[problems]") {
   spec.duplicates      = 0.2;
   spec.foreign_entries = 0.2;
   spec.empty_rows      = 0.1;
-  CAPTURE(spec.kind, spec.counts);
+  CAPTURE(spec.kind, spec.counts_form);
   host_problem const p = make_problem(spec);
 
   auto const count_if = [](auto const& values, auto predicate) {
@@ -132,13 +99,8 @@ TEST_CASE("each share of a specification makes what it names", "[problems]") {
 
   int holes = 0, duplicates = 0, foreign = 0, empties = 0;
   for (int row = 0; row < spec.num_rows; ++row) {
-    std::int32_t const* const stored = p.entries.data() + row * p.entry_stride;
-    int in_use                       = p.width;
-    if (!p.counts.empty()) {
-      in_use = std::min(in_use, p.counts[static_cast<std::size_t>(row)]);
-    } else if (p.spec.counts == count_form::column) {
-      in_use = std::min(in_use, stored[p.width]);
-    }
+    std::int32_t const* const stored = p.row(row);
+    int const in_use                 = p.entries_in_use(row);
     std::set<std::int32_t> seen;
     int last_entry = -1;
     for (int i = 0; i < in_use; ++i) {
@@ -185,11 +147,11 @@ TEST_CASE("what no row attends to is NaN, and nothing else", "[problems]") {
   std::set<std::pair<int, int>> attended;
   for (int row = 0; row < spec.num_rows; ++row) {
     for (std::int32_t const token : whole.tokens_of(row)) {
-      attended.insert({whole.row_request[static_cast<std::size_t>(row)], token});
+      attended.insert({whole.row_request[row], token});
     }
   }
-  pageunion::reference_result const before = whole.reference();
-  pageunion::test::poison_unselected(whole);
+  reference_result const before = whole.reference();
+  poison_unselected(whole);
   CHECK(count_fill(whole).values ==
         static_cast<std::int64_t>(attended.size()) * 2 * spec.num_kv_heads * spec.head_dim);
   CHECK(whole.reference().out == before.out);
@@ -199,7 +161,7 @@ TEST_CASE("neighbouring rows of a run belong to one request", "[problems]") {
   host_problem const p = make_problem(small_spec());
   CHECK(std::is_sorted(p.row_request.begin(), p.row_request.end()));
   problem_spec shuffled        = small_spec();
-  shuffled.order               = pageunion::test::row_order::shuffled;
+  shuffled.order               = row_order::shuffled;
   host_problem const other     = make_problem(shuffled);
   std::vector<std::int32_t> of = other.row_request;
   CHECK_FALSE(std::is_sorted(of.begin(), of.end()));
@@ -211,10 +173,10 @@ TEST_CASE("requests with a shared prefix map it to the same blocks", "[problems]
   problem_spec spec      = small_spec();
   spec.has_shared_prefix = true;
   host_problem const p   = make_problem(spec);
-  CHECK(p.block_entries[0] == p.block_entries[static_cast<std::size_t>(p.table_stride)]);
+  CHECK(p.block_entries[0] == p.block_entries[p.table_stride]);
   spec.has_shared_prefix = false;
   host_problem const q   = make_problem(spec);
-  CHECK(q.block_entries[0] != q.block_entries[static_cast<std::size_t>(q.table_stride)]);
+  CHECK(q.block_entries[0] != q.block_entries[q.table_stride]);
 }
 
 TEST_CASE("the same seed makes the same problem", "[problems]") {

@@ -13,64 +13,44 @@
 #include "support/catch.hpp"
 #include "support/make_problem.hpp"
 
-using pageunion::selection_kind;
-using pageunion::test::column_order;
-using pageunion::test::count_form;
-using pageunion::test::host_problem;
-using pageunion::test::kv_layout;
-using pageunion::test::make_problem;
-using pageunion::test::page_pattern;
-using pageunion::test::problem_spec;
-using pageunion::test::row_order;
-
 namespace {
+
+using namespace pageunion;
+using namespace pageunion::test;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 double value_of(std::vector<std::uint16_t> const& data, std::int64_t element) {
-  return pageunion::test::half_value(data.at(static_cast<std::size_t>(element)));
+  return half_value(data.at(static_cast<std::size_t>(element)));
 }
 
 //! True if a row's list holds a token, or the page of a token.
 bool is_listed(host_problem const& p, int row, std::int64_t token) {
-  std::int32_t const* const stored = p.entries.data() + row * p.entry_stride;
-  bool const is_by_page            = p.spec.kind == selection_kind::pages;
-  int in_use                       = p.width;
-  if (!is_by_page && p.spec.counts == count_form::array) {
-    in_use = std::min(in_use, p.counts[static_cast<std::size_t>(row)]);
-  } else if (!is_by_page && p.spec.counts == count_form::column) {
-    in_use = std::min(in_use, stored[p.width]);
-  }
-  std::int64_t const wanted = is_by_page ? token / p.spec.page_tokens : token;
-  for (int i = 0; i < in_use; ++i) {
-    if (stored[i] == wanted) {
-      return true;
-    }
-  }
-  return false;
+  std::int32_t const* const stored = p.row(row);
+  std::int32_t const* const end    = stored + p.entries_in_use(row);
+  std::int64_t const wanted = p.kind == selection_kind::pages ? token / p.page_tokens : token;
+  return std::find(stored, end, wanted) != end;
 }
 
 //! The attention of all rows, token by token over the whole sequence.
-pageunion::reference_result dense_attention(host_problem const& p) {
-  pageunion::reference_result result;
-  int const dim = p.spec.head_dim;
-  for (int row = 0; row < p.spec.num_rows; ++row) {
-    std::int32_t const request = p.row_request[static_cast<std::size_t>(row)];
+reference_result dense_attention(host_problem const& p) {
+  reference_result result;
+  int const dim = p.head_dim;
+  for (int row = 0; row < p.num_rows; ++row) {
+    std::int32_t const request = p.row_request[row];
     std::vector<std::int64_t> tokens;
     std::vector<std::int32_t> blocks;
-    bool const exists = request >= 0 && request < p.spec.num_requests;
-    std::int64_t const length =
-        exists ? p.sequence_length[static_cast<std::size_t>(request)] : std::int64_t{0};
-    std::int64_t const position = p.row_position[static_cast<std::size_t>(row)];
+    bool const exists           = request >= 0 && request < p.num_requests;
+    std::int64_t const length   = exists ? p.sequence_length[request] : std::int64_t{0};
+    std::int64_t const position = p.row_position[row];
     std::int64_t const num_visible =
         position >= length ? length : std::max<std::int64_t>(position + 1, 0);
     for (std::int64_t token = 0; token < num_visible; ++token) {
-      bool const is_tail = p.spec.kind == selection_kind::pages &&
-                           token / p.spec.page_tokens == num_visible / p.spec.page_tokens;
-      std::int64_t const column = token / p.spec.block_tokens;
+      bool const is_tail =
+          p.kind == selection_kind::pages && token / p.page_tokens == num_visible / p.page_tokens;
+      std::int64_t const column = token / p.block_tokens;
       if ((is_tail || is_listed(p, row, token)) && column < p.table_width) {
-        std::int32_t const block =
-            p.block_entries[static_cast<std::size_t>(request * p.table_stride + column)];
+        std::int32_t const block = p.block_entries[request * p.table_stride + column];
         if (block >= 0 && block < p.num_blocks) {
           tokens.push_back(token);
           blocks.push_back(block);
@@ -78,13 +58,13 @@ pageunion::reference_result dense_attention(host_problem const& p) {
       }
     }
     for (int h = 0; h < p.num_heads(); ++h) {
-      int const g                            = h / p.spec.heads_per_kv;
+      int const g                            = h / p.heads_per_kv;
       std::vector<std::uint16_t> const& keys = p.k_data;
       std::vector<std::uint16_t> const& vals = p.v_data.empty() ? p.k_data : p.v_data;
       long double sum                        = 0.0L;
       std::vector<long double> out(static_cast<std::size_t>(dim), 0.0L);
       for (std::size_t i = 0; i < tokens.size(); ++i) {
-        std::int64_t const slot = tokens[i] % p.spec.block_tokens;
+        std::int64_t const slot = tokens[i] % p.block_tokens;
         std::int64_t const k =
             blocks[i] * p.k_strides.block + slot * p.k_strides.token + g * p.k_strides.head;
         std::int64_t const v = p.v_first + blocks[i] * p.v_strides.block +
@@ -97,7 +77,7 @@ pageunion::reference_result dense_attention(host_problem const& p) {
         long double const weight = std::exp(static_cast<long double>(p.scale) * score);
         sum += weight;
         for (int d = 0; d < dim; ++d) {
-          out[static_cast<std::size_t>(d)] += weight * value_of(vals, v + d);
+          out[d] += weight * value_of(vals, v + d);
         }
       }
       for (long double const element : out) {
@@ -121,8 +101,8 @@ void require_equal(std::vector<double> const& actual, std::vector<double> const&
 }
 
 void require_dense(host_problem const& p) {
-  pageunion::reference_result const actual   = p.reference();
-  pageunion::reference_result const expected = dense_attention(p);
+  reference_result const actual   = p.reference();
+  reference_result const expected = dense_attention(p);
   require_equal(actual.out, expected.out);
   require_equal(actual.lse, expected.lse);
 }
@@ -147,7 +127,7 @@ host_problem one_row(selection_kind kind, std::vector<std::int32_t> entries, int
   spec.num_requests = 1;
   spec.lengths      = {length};
   spec.kind         = kind;
-  spec.unselected   = pageunion::test::cache_fill::values;
+  spec.unselected   = cache_fill::values;
   host_problem p    = make_problem(spec);
   p.width           = static_cast<int>(entries.size());
   p.entry_stride    = p.width;
@@ -163,7 +143,7 @@ TEST_CASE("the reference is the dense softmax over what each row lists", "[refer
   problem_spec spec  = tiny_spec();
   spec.seed          = GENERATE(1u, 2u, 3u);
   spec.kind          = GENERATE(selection_kind::tokens, selection_kind::pages);
-  spec.counts        = GENERATE(count_form::none, count_form::array, count_form::column);
+  spec.counts_form   = GENERATE(count_form::none, count_form::array, count_form::column);
   bool const clutter = GENERATE(false, true);
   if (clutter) {
     spec.holes = spec.duplicates = spec.foreign_entries = 0.3;
@@ -171,7 +151,7 @@ TEST_CASE("the reference is the dense softmax over what each row lists", "[refer
     spec.unmapped_blocks                                     = 0.2;
     spec.token_density                                       = 0.6;
   }
-  CAPTURE(spec.seed, spec.kind, spec.counts, clutter);
+  CAPTURE(spec.seed, spec.kind, spec.counts_form, clutter);
   require_dense(make_problem(spec));
 }
 
@@ -255,7 +235,7 @@ TEST_CASE("a row of a request that does not exist is empty", "[reference]") {
   CHECK(p.tokens_of(0) == tokens{0, 1, 2, 3, 4, 5});
   p.row_request[0] = GENERATE(-1, 1, std::numeric_limits<std::int32_t>::max());
   CHECK(p.tokens_of(0).empty());
-  pageunion::reference_result const result = p.reference();
+  reference_result const result = p.reference();
   for (double const element : result.out) {
     REQUIRE((element == 0.0 && !std::signbit(element)));
   }
@@ -265,20 +245,20 @@ TEST_CASE("a row of a request that does not exist is empty", "[reference]") {
 }
 
 TEST_CASE("a token table's max_pages does not change what a row attends to", "[reference]") {
-  host_problem p   = one_row(selection_kind::tokens, {0, 4, 8, 12}, 20);
-  p.spec.max_pages = 1;
+  host_problem p = one_row(selection_kind::tokens, {0, 4, 8, 12}, 20);
+  p.max_pages    = 1;
   CHECK(p.tokens_of(0) == tokens{0, 4, 8, 12});
 }
 
 TEST_CASE("NaN and infinity in the tokens of a row reach its result", "[reference]") {
   host_problem p       = one_row(selection_kind::tokens, {3, 9}, 20);
-  int const dim        = p.spec.head_dim;
-  auto const k_element = pageunion::test::element_of(p, p.k_strides, 0, 9, 0);
-  auto const v_element = pageunion::test::element_of(p, p.v_strides, 0, 9, 0);
+  int const dim        = p.head_dim;
+  auto const k_element = element_of(p, p.k_strides, 0, 9, 0);
+  auto const v_element = element_of(p, p.v_strides, 0, 9, 0);
 
   SECTION("infinity in V makes its own element infinite") {
-    pageunion::test::v_begin(p)[v_element + 5] = pageunion::test::half_infinity;
-    pageunion::reference_result const result   = p.reference();
+    v_begin(p)[v_element + 5]     = half_infinity;
+    reference_result const result = p.reference();
     for (std::size_t i = 0; i < result.out.size(); ++i) {
       REQUIRE((result.out[i] == infinity) == (static_cast<int>(i) % dim == 5));
     }
@@ -287,8 +267,8 @@ TEST_CASE("NaN and infinity in the tokens of a row reach its result", "[referenc
     }
   }
   SECTION("NaN in K makes the whole row NaN") {
-    p.k_data[static_cast<std::size_t>(k_element)] = pageunion::test::half_nan;
-    pageunion::reference_result const result      = p.reference();
+    p.k_data[k_element]           = half_nan;
+    reference_result const result = p.reference();
     for (double const element : result.out) {
       REQUIRE(std::isnan(element));
     }
@@ -302,8 +282,8 @@ TEST_CASE("halves are widened exactly", "[reference]") {
   for (unsigned bits = 0; bits < 0x10000; ++bits) {
     __half_raw raw;
     raw.x                 = static_cast<std::uint16_t>(bits);
-    double const expected = pageunion::test::half_value(raw.x);
-    double const actual   = pageunion::detail::reference_value(__half(raw));
+    double const expected = half_value(raw.x);
+    double const actual   = detail::reference_value(__half(raw));
     CAPTURE(bits);
     REQUIRE(((std::isnan(expected) && std::isnan(actual)) ||
              (expected == actual && std::signbit(expected) == std::signbit(actual))));
@@ -315,13 +295,12 @@ TEST_CASE("sampled rows are those of the whole batch, on any number of threads",
   spec.padding_rows    = 0.2;
   host_problem const p = make_problem(spec);
 
-  pageunion::reference_result const all = p.reference();
+  reference_result const all = p.reference();
   std::vector<std::int32_t> const sampled{12, 0, 5, 5};
-  pageunion::reference_result some;
+  reference_result some;
   int const threads = GENERATE(0, 1, 3);
   CAPTURE(threads);
-  pageunion::reference_rows(p.rows(), p.selected(), p.operands(), spec.page_tokens, sampled, some,
-                            threads);
+  reference_rows(p.rows(), p.selected(), p.operands(), spec.page_tokens, sampled, some, threads);
   std::size_t const row_outputs = static_cast<std::size_t>(p.num_heads() * spec.head_dim);
   REQUIRE(some.out.size() == sampled.size() * row_outputs);
   REQUIRE(some.lse.size() == sampled.size() * static_cast<std::size_t>(p.num_heads()));
@@ -332,29 +311,28 @@ TEST_CASE("sampled rows are those of the whole batch, on any number of threads",
 }
 
 TEST_CASE("a batch without rows has an empty result", "[reference]") {
-  pageunion::batch const rows;
-  pageunion::selection const selected;
-  pageunion::attention_operands operands;
+  batch const rows;
+  selection const selected;
+  attention_operands operands;
   operands.cache.num_kv_heads = 1;
-  pageunion::reference_result result;
-  pageunion::reference_attention(rows, selected, operands, 4, result);
+  reference_result result;
+  reference_attention(rows, selected, operands, 4, result);
   CHECK(result.out.empty());
   CHECK(result.lse.empty());
 }
 
 TEST_CASE("relocated blocks and permuted columns give the same bits", "[reference]") {
-  problem_spec spec    = tiny_spec();
-  spec.counts          = GENERATE(count_form::none, count_form::column);
-  spec.layout          = GENERATE(kv_layout::mixed, kv_layout::interleaved_blocks);
-  spec.holes           = 0.2;
-  spec.unmapped_blocks = 0.2;
-  host_problem const p = make_problem(spec);
-  host_problem const moved =
-      pageunion::test::relocated(pageunion::test::permuted_columns(p, 7), 11);
+  problem_spec spec        = tiny_spec();
+  spec.counts_form         = GENERATE(count_form::none, count_form::column);
+  spec.layout              = GENERATE(kv_layout::mixed, kv_layout::interleaved_blocks);
+  spec.holes               = 0.2;
+  spec.unmapped_blocks     = 0.2;
+  host_problem const p     = make_problem(spec);
+  host_problem const moved = relocated(permuted_columns(p, 7), 11);
   CHECK(moved.block_entries != p.block_entries);
   CHECK(moved.entries != p.entries);
-  pageunion::reference_result const a = p.reference();
-  pageunion::reference_result const b = moved.reference();
+  reference_result const a = p.reference();
+  reference_result const b = moved.reference();
   CHECK(a.out == b.out);
   CHECK(a.lse == b.lse);
 }

@@ -18,23 +18,24 @@ constexpr std::int64_t furthest = std::numeric_limits<std::int64_t>::max();
 TEST_CASE("a token is visible if 0 <= t < min(position + 1, sequence_length)", "[rules]") {
   for (std::int64_t position = -3; position < 9; ++position) {
     for (std::int32_t length = -2; length < 7; ++length) {
-      std::int32_t const end = pageunion::visible_end(position, length);
-      CAPTURE(position, length, end);
-      REQUIRE(end >= 0);
+      pageunion::token_range const visible = pageunion::visible_tokens(position, length);
+      CAPTURE(position, length, visible.begin, visible.end);
+      REQUIRE(visible.begin == 0);
+      REQUIRE(visible.end >= 0);
       for (std::int64_t token = -2; token < 12; ++token) {
         bool const is_visible = token >= 0 && token <= position && token < length;
-        REQUIRE((token >= 0 && token < end) == is_visible);
+        REQUIRE((token >= visible.begin && token < visible.end) == is_visible);
       }
     }
   }
 }
 
 TEST_CASE("any 64-bit position is legal", "[rules]") {
-  CHECK(pageunion::visible_end(furthest, largest) == largest);
-  CHECK(pageunion::visible_end(furthest, 5) == 5);
-  CHECK(pageunion::visible_end(std::int64_t{1} << 32, 5) == 5);
-  CHECK(pageunion::visible_end(-furthest - 1, 5) == 0);
-  CHECK(pageunion::visible_end(largest - 1, largest) == largest);
+  CHECK(pageunion::visible_tokens(furthest, largest).end == largest);
+  CHECK(pageunion::visible_tokens(furthest, 5).end == 5);
+  CHECK(pageunion::visible_tokens(std::int64_t{1} << 32, 5).end == 5);
+  CHECK(pageunion::visible_tokens(-furthest - 1, 5).end == 0);
+  CHECK(pageunion::visible_tokens(largest - 1, largest).end == largest);
 }
 
 TEST_CASE("only requests in [0, num_requests) exist", "[rules]") {
@@ -66,15 +67,17 @@ TEST_CASE("an entry is dropped for the first reason that holds", "[rules]") {
   int const block_tokens = 12;
   int const table_width  = 3;
   // A visible end beyond the table: tokens 36 to 39 are visible but past it.
-  CHECK(pageunion::check_token(-1, 40, block_tokens, table_width) == drop_reason::negative);
-  CHECK(pageunion::check_token(0, 40, block_tokens, table_width) == drop_reason::none);
-  CHECK(pageunion::check_token(35, 40, block_tokens, table_width) == drop_reason::none);
-  CHECK(pageunion::check_token(36, 40, block_tokens, table_width) == drop_reason::past_table);
-  CHECK(pageunion::check_token(40, 40, block_tokens, table_width) == drop_reason::not_visible);
-  CHECK(pageunion::check_token(0, 0, block_tokens, table_width) == drop_reason::not_visible);
+  CHECK(pageunion::check_token(-1, {0, 40}, block_tokens, table_width) == drop_reason::negative);
+  CHECK(pageunion::check_token(0, {0, 40}, block_tokens, table_width) == drop_reason::none);
+  CHECK(pageunion::check_token(35, {0, 40}, block_tokens, table_width) == drop_reason::none);
+  CHECK(pageunion::check_token(36, {0, 40}, block_tokens, table_width) == drop_reason::past_table);
+  CHECK(pageunion::check_token(40, {0, 40}, block_tokens, table_width) == drop_reason::not_visible);
+  CHECK(pageunion::check_token(0, {0, 0}, block_tokens, table_width) == drop_reason::not_visible);
+  CHECK(pageunion::check_token(9, {10, 40}, block_tokens, table_width) == drop_reason::not_visible);
+  CHECK(pageunion::check_token(10, {10, 40}, block_tokens, table_width) == drop_reason::none);
   // A page number times the tokens of a page exceeds 32 bits.
-  CHECK(pageunion::check_token(std::int64_t{largest} * 16, largest, block_tokens, table_width) ==
-        drop_reason::not_visible);
+  CHECK(pageunion::check_token(std::int64_t{largest} * 16, {0, largest}, block_tokens,
+                               table_width) == drop_reason::not_visible);
 }
 
 TEST_CASE("the tail page is the last page if it is partly visible", "[rules]") {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pageunion/status.hpp>
+#include <pageunion/version.hpp>
 
 #include <set>
 #include <string>
@@ -7,6 +8,15 @@
 #include "support/catch.hpp"
 
 using pageunion::status;
+
+// One comparable number, also for the preprocessor, in the order of the versions that it stands for.
+#if PAGEUNION_VERSION < 100
+#error "PAGEUNION_VERSION is less than 0.1.0"
+#endif
+static_assert(PAGEUNION_VERSION / 10000 == PAGEUNION_VERSION_MAJOR &&
+                  PAGEUNION_VERSION / 100 % 100 == PAGEUNION_VERSION_MINOR &&
+                  PAGEUNION_VERSION % 100 == PAGEUNION_VERSION_PATCH,
+              "the number has two digits for each of minor and patch");
 
 TEST_CASE("every status has a text of its own", "[status]") {
   std::string const unknown = pageunion::to_string(static_cast<status>(-1));

@@ -14,18 +14,10 @@
 #include "support/catch.hpp"
 #include "support/make_problem.hpp"
 
-using pageunion::element_type;
-using pageunion::log_base;
-using pageunion::reference_result;
-using pageunion::test::compare_outputs;
-using pageunion::test::comparison;
-using pageunion::test::half_bits;
-using pageunion::test::half_value;
-using pageunion::test::host_problem;
-using pageunion::test::output_bound;
-using pageunion::test::problem_spec;
-
 namespace {
+
+using namespace pageunion;
+using namespace pageunion::test;
 
 constexpr double infinity     = std::numeric_limits<double>::infinity();
 constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
@@ -36,19 +28,18 @@ double to_half(double value) { return half_value(half_bits(static_cast<float>(va
 //! @param is_largest subtract the largest score before the exponential; otherwise the first one
 std::vector<double> attention_in_halves(host_problem const& p, bool is_largest) {
   std::vector<double> result;
-  int const dim = p.spec.head_dim;
-  for (int row = 0; row < p.spec.num_rows; ++row) {
+  int const dim = p.head_dim;
+  for (int row = 0; row < p.num_rows; ++row) {
     auto const tokens = p.tokens_of(row);
-    int const request = p.row_request[static_cast<std::size_t>(row)];
+    int const request = p.row_request[row];
     for (int h = 0; h < p.num_heads(); ++h) {
       std::vector<double> scores;
       for (std::int32_t const token : tokens) {
-        auto const k = pageunion::test::element_of(p, p.k_strides, request, token, 0);
+        auto const k = element_of(p, p.k_strides, request, token, 0);
         float score  = 0.0f;
         for (int d = 0; d < dim; ++d) {
           auto const q = static_cast<std::size_t>(row * p.q_row_stride + h * p.q_head_stride + d);
-          score += static_cast<float>(half_value(p.q_data[q]) *
-                                      half_value(p.k_data[static_cast<std::size_t>(k + d)]));
+          score += static_cast<float>(half_value(p.q_data[q]) * half_value(p.k_data[k + d]));
         }
         scores.push_back(static_cast<double>(score * p.scale));
       }
@@ -61,26 +52,17 @@ std::vector<double> attention_in_halves(host_problem const& p, bool is_largest) 
       for (std::size_t i = 0; i < tokens.size(); ++i) {
         double const weight = std::exp(scores[i] - anchor);
         sum += weight;
-        auto const v = pageunion::test::element_of(p, p.v_strides, request, tokens[i], 0);
+        auto const v = element_of(p, p.v_strides, request, tokens[i], 0);
         for (int d = 0; d < dim; ++d) {
-          out[static_cast<std::size_t>(d)] +=
-              to_half(weight) * half_value(p.v_data[static_cast<std::size_t>(v + d)]);
+          out[d] += to_half(weight) * half_value(p.v_data[v + d]);
         }
       }
       for (double const element : out) {
-        result.push_back(p.spec.out_type == element_type::f16 ? to_half(element / sum)
-                                                              : element / sum);
+        result.push_back(p.out_type == element_type::f16 ? to_half(element / sum) : element / sum);
       }
     }
   }
   return result;
-}
-
-std::vector<output_bound> bounds_of(host_problem const& p, reference_result const& expected) {
-  std::vector<std::int32_t> rows(static_cast<std::size_t>(p.spec.num_rows));
-  std::iota(rows.begin(), rows.end(), 0);
-  return pageunion::test::output_bounds(p.rows(), p.selected(), p.operands(), p.spec.page_tokens,
-                                        rows, expected);
 }
 
 //! Rows of 2,051 tokens at most, as in production.
@@ -90,8 +72,8 @@ host_problem production_problem(element_type out_type, int num_rows) {
   spec.lengths       = {3000};
   spec.pages_per_row = 512;
   spec.out_type      = out_type;
-  spec.unselected    = pageunion::test::cache_fill::values;
-  return pageunion::test::make_problem(spec);
+  spec.unselected    = cache_fill::values;
+  return make_problem(spec);
 }
 
 }  // namespace
@@ -104,7 +86,7 @@ TEST_CASE("the bound admits the roundings it is derived from, and little more", 
   spec.out_type         = GENERATE(element_type::f16, element_type::f32);
   bool const is_largest = GENERATE(false, true);
   CAPTURE(spec.pages_per_row, spec.out_type, is_largest);
-  host_problem const p = pageunion::test::make_problem(spec);
+  host_problem const p = make_problem(spec);
 
   auto const expected      = p.reference();
   auto const bounds        = bounds_of(p, expected);
@@ -114,7 +96,7 @@ TEST_CASE("the bound admits the roundings it is derived from, and little more", 
   CHECK(outcome.worst_share > 0.01);
   CHECK(outcome.worst_head > 0.05);
   CHECK(outcome.worst_head < 0.6);
-  CHECK(outcome.relative_l2 < pageunion::test::required_relative_l2);
+  CHECK(outcome.relative_l2 < required_relative_l2);
 
   SECTION("a lost token is seen") {
     host_problem spoilt = p;
@@ -135,12 +117,12 @@ TEST_CASE("at the production geometry the roundings meet the project's requireme
   host_problem const p     = production_problem(element_type::f16, 3);
   auto const expected      = p.reference();
   comparison const outcome = compare_outputs(attention_in_halves(p, is_largest), expected.out,
-                                             bounds_of(p, expected), p.spec.head_dim);
+                                             bounds_of(p, expected), p.head_dim);
   CHECK(outcome.failure == "");
   CHECK(outcome.worst_head > 0.05);
   CHECK(outcome.worst_head < 0.2);
-  CHECK(outcome.relative_l2 < pageunion::test::required_relative_l2);
-  CHECK(outcome.max_abs < pageunion::test::required_max_abs);
+  CHECK(outcome.relative_l2 < required_relative_l2);
+  CHECK(outcome.max_abs < required_max_abs);
 }
 
 TEST_CASE("one lost token and one foreign token are seen at the production geometry",
@@ -153,7 +135,7 @@ TEST_CASE("one lost token and one foreign token are seen at the production geome
   auto const tokens    = p.tokens_of(0);
   REQUIRE(tokens.size() >= 2048);
   auto const is_seen = [&](host_problem const& spoilt) {
-    return !compare_outputs(spoilt.reference().out, expected.out, bounds, p.spec.head_dim)
+    return !compare_outputs(spoilt.reference().out, expected.out, bounds, p.head_dim)
                 .is_within_bounds();
   };
   for (std::size_t i = 0; i < 40; ++i) {
@@ -184,17 +166,17 @@ TEST_CASE("the bound of a head's length admits what tokens have in common", "[to
   spec.num_rows      = 4;
   spec.lengths       = {600};
   spec.pages_per_row = GENERATE(1, 40);
-  spec.unselected    = pageunion::test::cache_fill::values;
-  host_problem p     = pageunion::test::make_problem(spec);
+  spec.unselected    = cache_fill::values;
+  host_problem p     = make_problem(spec);
   for (int token = 0; token < 600; ++token) {
-    auto const k = pageunion::test::element_of(p, p.k_strides, 0, token, 0);
-    auto const v = pageunion::test::element_of(p, p.v_strides, 0, token, 0);
+    auto const k = element_of(p, p.k_strides, 0, token, 0);
+    auto const v = element_of(p, p.v_strides, 0, token, 0);
     // Opposite values in pairs of the same weight.
     float const sign = are_opposite && token % 2 == 1 ? -1.0f : 1.0f;
     float const kind = 0.3f * static_cast<float>(token / 2 % num_kinds);
     for (int d = 0; d < spec.head_dim; ++d) {
-      p.k_data[static_cast<std::size_t>(k + d)] = half_bits(d == 0 ? kind : 0.0f);
-      pageunion::test::v_begin(p)[v + d] = half_bits(sign * (1.0f + static_cast<float>(d) / 300));
+      p.k_data[k + d]   = half_bits(d == 0 ? kind : 0.0f);
+      v_begin(p)[v + d] = half_bits(sign * (1.0f + static_cast<float>(d) / 300));
     }
   }
   auto const expected = p.reference();
@@ -207,7 +189,7 @@ TEST_CASE("without score errors the bound still admits a half output", "[toleran
   problem_spec spec;
   spec.num_rows            = 12;
   spec.pages_per_row       = 1;
-  host_problem p           = pageunion::test::make_problem(spec);
+  host_problem p           = make_problem(spec);
   p.scale                  = 0.0f;
   auto const expected      = p.reference();
   comparison const outcome = compare_outputs(attention_in_halves(p, true), expected.out,
@@ -219,7 +201,7 @@ TEST_CASE("without score errors the bound still admits a half output", "[toleran
 TEST_CASE("an empty row allows no error", "[tolerance]") {
   problem_spec spec;
   spec.empty_rows      = 1.0;
-  host_problem const p = pageunion::test::make_problem(spec);
+  host_problem const p = make_problem(spec);
   for (output_bound const& bound : bounds_of(p, p.reference())) {
     REQUIRE(bound.element == 0.0);
     REQUIRE(bound.length == 0.0);
@@ -228,8 +210,7 @@ TEST_CASE("an empty row allows no error", "[tolerance]") {
 
 TEST_CASE("NaN and infinity must be at the same places", "[tolerance]") {
   auto const is_equal = [](double actual, double expected) {
-    return pageunion::test::compare({actual}, {expected}, [](std::size_t) { return 1e30; })
-        .is_within_bounds();
+    return compare({actual}, {expected}, [](std::size_t) { return 1e30; }).is_within_bounds();
   };
   CHECK(is_equal(not_a_number, not_a_number));
   CHECK(is_equal(infinity, infinity));
@@ -243,20 +224,18 @@ TEST_CASE("NaN and infinity must be at the same places", "[tolerance]") {
 }
 
 TEST_CASE("sizes must agree", "[tolerance]") {
-  CHECK_FALSE(pageunion::test::compare({1.0}, {1.0, 1.0}, [](std::size_t) {
-                return 1.0;
-              }).is_within_bounds());
+  CHECK_FALSE(compare({1.0}, {1.0, 1.0}, [](std::size_t) { return 1.0; }).is_within_bounds());
 }
 
 TEST_CASE("lse is compared in the base that was asked for", "[tolerance]") {
   std::vector<double> const natural{10.0, -infinity, 0.0};
   std::vector<double> const two{10.0 / std::log(2.0), -infinity, 0.0};
-  CHECK(pageunion::test::compare_lse(natural, natural, log_base::natural).is_within_bounds());
-  CHECK(pageunion::test::compare_lse(two, natural, log_base::two).is_within_bounds());
-  CHECK_FALSE(pageunion::test::compare_lse(natural, natural, log_base::two).is_within_bounds());
+  CHECK(compare_lse(natural, natural, log_base::natural).is_within_bounds());
+  CHECK(compare_lse(two, natural, log_base::two).is_within_bounds());
+  CHECK_FALSE(compare_lse(natural, natural, log_base::two).is_within_bounds());
 
   auto const is_admitted = [](double actual, double expected) {
-    return pageunion::test::compare_lse({actual}, {expected}, log_base::natural).is_within_bounds();
+    return compare_lse({actual}, {expected}, log_base::natural).is_within_bounds();
   };
   CHECK(is_admitted(10.0009, 10.0));
   CHECK_FALSE(is_admitted(10.0011, 10.0));

@@ -9,7 +9,7 @@
 #include "support/catch.hpp"
 #include "support/policies.hpp"
 
-using pageunion::geometry;
+using pageunion::plan_shape_of;
 using pageunion::qsa_policy;
 using pageunion::test::short_head_policy;
 using pageunion::test::wide_group_policy;
@@ -44,7 +44,7 @@ void require_disjoint(std::vector<piece> const& pieces, std::size_t total) {
 
 TEMPLATE_TEST_CASE("the arrays of a plan lie side by side in the workspace", "[workspace]",
                    qsa_policy, short_head_policy, wide_group_policy) {
-  using G    = geometry<TestType>;
+  using G    = plan_shape_of<TestType>;
   using mask = typename G::mask_type;
 
   int const num_groups = GENERATE(0, 1, 7, 1024);
@@ -72,7 +72,7 @@ TEMPLATE_TEST_CASE("the arrays of a plan lie side by side in the workspace", "[w
 }
 
 TEST_CASE("a plan's layout is computed in 64 bits", "[workspace]") {
-  using G = geometry<qsa_policy>;
+  using G = plan_shape_of<qsa_policy>;
   // 2^20 groups of 2^20 entries of 8 and of 4 bytes.
   pageunion::plan_layout const layout = pageunion::layout_plan<G>(1 << 20, 1 << 20);
   CHECK(layout.masks == std::size_t{1} << 43);

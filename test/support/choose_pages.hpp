@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Which pages the rows of one request choose, and how much neighbouring rows' choices overlap.
+//! Which pages the rows of one request choose. bench/README.md, Workloads, says why like this.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -16,135 +15,122 @@
 
 namespace pageunion::test {
 
+//! Integer hash "lowbias32" by Chris Wellons (public domain): every output bit depends on every
+//! input bit.
+constexpr std::uint32_t hash(std::uint32_t x) {
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= x >> 15;
+  x *= 0x846ca68bu;
+  x ^= x >> 16;
+  return x;
+}
+
+//! Nearly normal, mean 0, deviation 1: four uniform 16-bit numbers of a hash pair, summed. Scores are
+//! sums of several of these, which is close enough to normal for a choice of the best.
+inline float noise(std::uint32_t seed, std::uint32_t counter) {
+  std::uint32_t const a = hash(counter ^ seed);
+  std::uint32_t const b = hash(a ^ 0x9e3779b9u);
+  auto const sum = static_cast<std::int32_t>((a & 0xffffu) + (a >> 16) + (b & 0xffffu) + (b >> 16));
+  constexpr float mean      = 2.0f * 65535.0f;
+  constexpr float per_sigma = 1.7320508f / 65536.0f;  // four of variance 65536^2 / 12
+  return (static_cast<float>(sum) - mean) * per_sigma;
+}
+
 //! Chooses the pages of the rows of one request, in the order of their positions.
 class page_chooser {
  public:
   //! @param num_pages whole pages of the request
-  page_chooser(problem_spec const& spec, std::int32_t num_pages, std::uint64_t seed)
+  page_chooser(problem_spec const& spec, std::int32_t num_pages, std::uint32_t seed)
       : pattern_(spec.pattern),
-        columns_(spec.columns),
+        seed_(seed),
         rho_(static_cast<float>(spec.rho)),
-        pages_per_row_(spec.pages_per_row),
-        normal_(seed),
-        source_(seed + 1),
-        fixed_(static_cast<std::size_t>(num_pages)),
-        moving_(static_cast<std::size_t>(num_pages)),
-        score_(static_cast<std::size_t>(num_pages)) {
-    for (std::size_t page = 0; page < fixed_.size(); ++page) {
-      fixed_[page]  = fixed_deviation * normal_.next();
-      moving_[page] = normal_.next();
+        fresh_(static_cast<float>(std::sqrt(1.0 - spec.rho * spec.rho))),
+        wanted_(spec.pages_per_row),
+        fixed_(num_pages),
+        moving_(num_pages),
+        score_(num_pages) {
+    for (std::int32_t page = 0; page < num_pages; ++page) {
+      auto const counter = static_cast<std::uint32_t>(page) * 4;
+      float sum          = 0.0f;
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        sum += noise(hash(seed + 1), counter + i);
+      }
+      fixed_[page]  = 0.5f * fixed_deviation * sum;
+      moving_[page] = noise(hash(seed + 2), counter);
     }
   }
 
-  //! Pages of the next row, each once.
+  //! Pages of the next row, ascending.
   //! @param num_visible whole pages that the row can see; it does not fall from row to row
   std::vector<std::int32_t> choose(std::int32_t num_visible) {
-    if (pattern_ == page_pattern::drifting) {
-      float const fresh = std::sqrt(1.0f - rho_ * rho_);
-      for (float& moving : moving_) {
-        moving = rho_ * moving + fresh * normal_.next();
-      }
-    }
-    std::vector<std::int32_t> pages;
+    std::uint32_t const row = num_rows_++;
     if (pattern_ == page_pattern::disjoint) {
-      std::int32_t const num_sets = std::max(num_visible / std::max(pages_per_row_, 1), 1);
-      for (std::int32_t page = num_rows_ % num_sets; page < num_visible; page += num_sets) {
-        pages.push_back(page);
+      return slice(row, num_visible);
+    }
+    auto const counter = static_cast<std::uint32_t>(row * score_.size());
+    bool const drifts  = pattern_ == page_pattern::drifting;
+    for (std::size_t page = 0; page < score_.size(); ++page) {
+      if (drifts) {
+        moving_[page] = rho_ * moving_[page] +
+                        fresh_ * noise(seed_, counter + static_cast<std::uint32_t>(page));
       }
-    } else {
-      pages.resize(static_cast<std::size_t>(num_visible));
-      std::iota(pages.begin(), pages.end(), 0);
+      score_[page] = fixed_[page] + moving_[page];
     }
-    ++num_rows_;
-    keep_best(pages);
-    if (columns_ == column_order::ascending) {
-      std::sort(pages.begin(), pages.end());
-    } else {
-      source_.shuffle(pages);
-    }
-    return pages;
+    return best(num_visible);
   }
 
  private:
-  //! Deviation of the part of a page's score that does not change (bench/README.md, Workloads).
+  //! Deviation of the part of a page's score that does not change.
   static constexpr float fixed_deviation = 0.7f;
 
-  void keep_best(std::vector<std::int32_t>& pages) {
-    std::size_t const num_kept = static_cast<std::size_t>(pages_per_row_);
-    if (pages.size() <= num_kept) {
-      return;
+  //! The wanted pages of highest score among those visible.
+  std::vector<std::int32_t> best(std::int32_t num_visible) {
+    std::vector<std::int32_t> pages(num_visible);
+    std::iota(pages.begin(), pages.end(), 0);
+    if (num_visible <= wanted_ || wanted_ == 0) {
+      pages.resize(std::min(num_visible, wanted_));
+      return pages;
     }
-    for (std::size_t page = 0; page < score_.size(); ++page) {
-      score_[page] = fixed_[page] + moving_[page];
-    }
-    auto const is_better = [&](std::int32_t a, std::int32_t b) {
-      return score_[static_cast<std::size_t>(a)] > score_[static_cast<std::size_t>(b)];
+    sorted_.assign(score_.begin(), score_.begin() + num_visible);
+    auto const last = sorted_.begin() + (wanted_ - 1);
+    std::nth_element(sorted_.begin(), last, sorted_.end(), std::greater<float>());
+    auto ties           = std::count(sorted_.begin(), last + 1, *last);
+    auto const is_worse = [&](std::int32_t page) {
+      return score_[page] < *last || (score_[page] == *last && ties-- <= 0);
     };
-    std::nth_element(pages.begin(), pages.begin() + pages_per_row_, pages.end(), is_better);
-    pages.resize(num_kept);
+    pages.erase(std::remove_if(pages.begin(), pages.end(), is_worse), pages.end());
+    return pages;
+  }
+
+  //! Rows take turns through slices of one permutation of the pages that the first row can see: a row
+  //! meets its slice again only after every other slice had its turn.
+  std::vector<std::int32_t> slice(std::uint32_t row, std::int32_t num_visible) {
+    if (row == 0) {
+      permuted_.resize(num_visible);
+      std::iota(permuted_.begin(), permuted_.end(), 0);
+      random_source(seed_).shuffle(permuted_);
+    }
+    auto const size           = static_cast<std::int32_t>(permuted_.size());
+    std::int32_t const slices = std::max(1, size / std::max(wanted_, 1));
+    std::int32_t const begin  = static_cast<std::int32_t>(row % slices) * wanted_;
+    std::int32_t const end    = std::min(begin + wanted_, size);
+    std::vector<std::int32_t> pages(permuted_.begin() + begin, permuted_.begin() + end);
+    std::sort(pages.begin(), pages.end());
+    return pages;
   }
 
   page_pattern pattern_;
-  column_order columns_;
+  std::uint32_t seed_;
   float rho_;
-  std::int32_t pages_per_row_;
-  normal_source normal_;
-  random_source source_;
-  std::int32_t num_rows_ = 0;
+  float fresh_;
+  std::int32_t wanted_;
+  std::uint32_t num_rows_ = 0;
   std::vector<float> fixed_;   //!< [pages]
   std::vector<float> moving_;  //!< [pages], deviation 1
   std::vector<float> score_;   //!< [pages]
+  std::vector<float> sorted_;
+  std::vector<std::int32_t> permuted_;
 };
-
-//! How much rows share. A speed without these says nothing.
-struct selection_overlap {
-  double jaccard = 0.0;  //!< mean over neighbouring rows of |intersection| / |union| of their pages
-  double growth  = 0.0;  //!< pages of a group's union per page of a row, mean over whole groups
-};
-
-//! Measures the overlap of a problem whose rows are in runs.
-inline selection_overlap measure_overlap(host_problem const& p, int group_rows) {
-  auto const pages_of = [&](int row) {
-    std::vector<std::int32_t> pages = p.tokens_of(row);
-    for (std::int32_t& token : pages) {
-      token /= p.spec.page_tokens;
-    }
-    pages.erase(std::unique(pages.begin(), pages.end()), pages.end());
-    return pages;
-  };
-  double jaccard_sum = 0.0;
-  double growth_sum  = 0.0;
-  int num_pairs      = 0;
-  int num_groups     = 0;
-  std::vector<std::int32_t> previous, group;
-  double group_pages = 0.0;
-  for (int row = 0; row < p.spec.num_rows; ++row) {
-    std::vector<std::int32_t> const pages = pages_of(row);
-    std::vector<std::int32_t> shared, all;
-    std::set_intersection(pages.begin(), pages.end(), previous.begin(), previous.end(),
-                          std::back_inserter(shared));
-    std::size_t const either = pages.size() + previous.size() - shared.size();
-    if (row > 0 && either > 0) {
-      jaccard_sum += static_cast<double>(shared.size()) / static_cast<double>(either);
-      ++num_pairs;
-    }
-    std::set_union(pages.begin(), pages.end(), group.begin(), group.end(), std::back_inserter(all));
-    group = all;
-    group_pages += static_cast<double>(pages.size());
-    if (row % group_rows == group_rows - 1) {
-      if (group_pages > 0.0) {
-        growth_sum += static_cast<double>(group.size()) * group_rows / group_pages;
-        ++num_groups;
-      }
-      group.clear();
-      group_pages = 0.0;
-    }
-    previous = pages;
-  }
-  selection_overlap overlap;
-  overlap.jaccard = num_pairs > 0 ? jaccard_sum / num_pairs : 0.0;
-  overlap.growth  = num_groups > 0 ? growth_sum / num_groups : 0.0;
-  return overlap;
-}
 
 }  // namespace pageunion::test

@@ -57,7 +57,7 @@ class device_array {
   }
 
   //! Waits: the default stream's work is not ordered before that of a test's non-blocking stream.
-  void poison() {
+  void poison() const {
     require_cuda(cudaMemset(data(), 0xff, bytes_), "cudaMemset");
     require_cuda(cudaDeviceSynchronize(), "poison");
   }

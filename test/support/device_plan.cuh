@@ -10,25 +10,26 @@
 #include <pageunion/plan.hpp>
 
 #include "device_array.cuh"
+#include "problem.hpp"
 
 namespace pageunion::test {
 
 //! A plan's arrays between guard bytes.
-template <class Geometry>
+template <class Shape>
 class device_plan {
  public:
-  using mask_type = typename Geometry::mask_type;
+  using mask_type = typename Shape::mask_type;
 
-  //! @param capacity entries of a group, for instance group_capacity() of max_pages_per_row()
-  device_plan(std::int32_t num_rows, std::int64_t capacity)
-      : num_groups_(pageunion::num_groups<Geometry>(num_rows)),
-        capacity_(static_cast<std::int32_t>(capacity)),
+  //! Room for the worst case of a problem.
+  explicit device_plan(host_problem const& p)
+      : num_groups_(pageunion::num_groups<Shape>(p.num_rows)),
+        capacity_(static_cast<std::int32_t>(group_capacity<Shape>(most_pages_per_row(p)))),
         addresses_(num_entries() * sizeof(page_address)),
         masks_(num_entries() * sizeof(mask_type)),
         num_pages_(static_cast<std::size_t>(num_groups_) * sizeof(std::int32_t)) {}
 
-  plan<Geometry> view() const {
-    plan<Geometry> p;
+  plan<Shape> view() const {
+    plan<Shape> p;
     p.addresses  = addresses_.template as<page_address>();
     p.masks      = masks_.template as<mask_type>();
     p.num_pages  = num_pages_.template as<std::int32_t>();

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! A host_problem's arrays in device memory, poisoned outputs, and what must hold after a call.
+//! A host_problem's arrays in device memory, its outputs, and what must hold after a call.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "device_array.cuh"
+#include "device_outputs.cuh"
 #include "problem.hpp"
-#include "random.hpp"
 
 namespace pageunion::test {
 
@@ -29,8 +27,7 @@ class device_problem {
         block_entries_(p.block_entries),
         entries_(p.entries),
         counts_(p.counts),
-        out_(p.out_elements() * p.out_element_bytes()),
-        lse_(p.lse_elements() * sizeof(float)) {}
+        outputs_(p.num_rows, p.num_heads(), p.head_dim, p.operands().out, p.operands().lse) {}
 
   //! Replaces the contents of every input by another problem's of the same shapes: what happens
   //! between two replays of a graph. Pointers stay.
@@ -48,6 +45,7 @@ class device_problem {
   }
 
   host_problem const& host() const { return host_; }
+  device_outputs const& outputs() const { return outputs_; }
   batch rows() const { return host_.rows(arrays()); }
   selection selected() const { return host_.selected(arrays()); }
   //! Without a cache block K and V are null, which is legal then.
@@ -60,60 +58,11 @@ class device_problem {
     return all;
   }
 
-  void poison_outputs() {
-    out_.poison();
-    lse_.poison();
-  }
-
-  //! The output, [num_rows, num_heads, head_dim].
-  std::vector<double> out() const {
-    std::vector<unsigned char> const bytes = out_.download<unsigned char>();
-    std::vector<double> values;
-    for_each_output([&](std::size_t element) {
-      unsigned char const* const at = bytes.data() + element * host_.out_element_bytes();
-      if (host_.spec.out_type == element_type::f32) {
-        float value = 0.0f;
-        std::memcpy(&value, at, sizeof(value));
-        values.push_back(static_cast<double>(value));
-      } else {
-        std::uint16_t bits = 0;
-        std::memcpy(&bits, at, sizeof(bits));
-        values.push_back(half_value(bits));
-      }
-    });
-    return values;
-  }
-
-  //! The lse, [num_rows, num_heads], in the base that the problem asks for.
-  std::vector<double> lse() const {
-    std::vector<float> const stored = lse_.download<float>();
-    std::vector<double> values;
-    for (std::size_t row = 0; row < num_rows(); ++row) {
-      for (std::size_t h = 0; h < num_heads(); ++h) {
-        values.push_back(
-            static_cast<double>(stored[row * static_cast<std::size_t>(host_.lse_row_stride) + h]));
-      }
-    }
-    return values;
-  }
-
-  //! Every byte of out and lse, gaps included: equal bits, equal vectors.
-  std::vector<unsigned char> output_bytes() const {
-    std::vector<unsigned char> bytes     = out_.download<unsigned char>();
-    std::vector<unsigned char> const lse = lse_.download<unsigned char>();
-    bytes.insert(bytes.end(), lse.begin(), lse.end());
-    return bytes;
-  }
-
-  //! True if no byte of out and lse was written since they were poisoned.
-  bool is_output_untouched() const {
-    for (unsigned char const byte : output_bytes()) {
-      if (byte != 0xff) {
-        return false;
-      }
-    }
-    return true;
-  }
+  void poison_outputs() const { outputs_.poison(); }
+  std::vector<double> out() const { return outputs_.out(); }
+  std::vector<double> lse() const { return outputs_.lse(); }
+  std::vector<unsigned char> output_bytes() const { return outputs_.bytes(); }
+  bool is_output_untouched() const { return outputs_.are_untouched(); }
 
   //! Names what a call must not have changed and did: guard bytes, inputs, the gaps between output
   //! rows and heads. Empty if nothing.
@@ -128,10 +77,7 @@ class device_problem {
     check_input(found, "block_table", block_entries_, host_.block_entries);
     check_input(found, "entries", entries_, host_.entries);
     check_input(found, "counts", counts_, host_.counts);
-    found += out_.is_guarded() ? "" : "guard bytes of out; ";
-    found += lse_.is_guarded() ? "" : "guard bytes of lse; ";
-    found += are_gaps_untouched() ? "" : "gaps of out or lse; ";
-    return found;
+    return found + outputs_.damage();
   }
 
  private:
@@ -145,27 +91,10 @@ class device_problem {
     a.v               = host_.v_data.empty() ? nullptr : v_.as<std::uint16_t>();
     a.block_entries   = block_entries_.as<std::int32_t>();
     a.entries         = entries_.as<std::int32_t>();
-    a.counts          = host_.counts.empty() ? nullptr : counts_.as<std::int32_t>();
-    a.out             = out_.data();
-    a.lse             = lse_.as<float>();
+    a.counts          = counts_.as<std::int32_t>();
+    a.out             = outputs_.view_of_out().data;
+    a.lse             = outputs_.view_of_lse().data;
     return a;
-  }
-
-  std::size_t num_rows() const { return static_cast<std::size_t>(host_.spec.num_rows); }
-  std::size_t num_heads() const { return static_cast<std::size_t>(host_.num_heads()); }
-
-  //! Calls body(offset in out) for every element of the output, in order.
-  template <class Body>
-  void for_each_output(Body body) const {
-    for (std::size_t row = 0; row < num_rows(); ++row) {
-      for (std::size_t h = 0; h < num_heads(); ++h) {
-        std::size_t const first = row * static_cast<std::size_t>(host_.out_row_stride) +
-                                  h * static_cast<std::size_t>(host_.out_head_stride);
-        for (std::size_t d = 0; d < static_cast<std::size_t>(host_.spec.head_dim); ++d) {
-          body(first + d);
-        }
-      }
-    }
   }
 
   template <class Value>
@@ -179,26 +108,6 @@ class device_problem {
     }
   }
 
-  bool are_gaps_untouched() const {
-    std::size_t const element_bytes  = host_.out_element_bytes();
-    std::vector<unsigned char> bytes = out_.download<unsigned char>();
-    for_each_output([&](std::size_t element) {
-      std::memset(bytes.data() + element * element_bytes, 0xff, element_bytes);
-    });
-    std::vector<unsigned char> lse = lse_.download<unsigned char>();
-    for (std::size_t row = 0; row < num_rows(); ++row) {
-      std::memset(lse.data() + row * static_cast<std::size_t>(host_.lse_row_stride) * sizeof(float),
-                  0xff, num_heads() * sizeof(float));
-    }
-    bytes.insert(bytes.end(), lse.begin(), lse.end());
-    for (unsigned char const byte : bytes) {
-      if (byte != 0xff) {
-        return false;
-      }
-    }
-    return true;
-  }
-
   host_problem host_;
   device_array row_request_;
   device_array row_position_;
@@ -209,8 +118,7 @@ class device_problem {
   device_array block_entries_;
   device_array entries_;
   device_array counts_;
-  device_array out_;
-  device_array lse_;
+  device_outputs outputs_;
 };
 
 }  // namespace pageunion::test

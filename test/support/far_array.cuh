@@ -11,6 +11,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "device_array.cuh"
@@ -28,6 +30,24 @@ struct axis_of_call {
   std::int32_t count;
   std::int64_t* stride;
 };
+
+//! An axis of the array that goes by a name.
+struct named_axis {
+  std::string name;
+  std::size_t axis;
+};
+
+//! All axes of arrays, each given with the number of its axes.
+inline std::vector<named_axis> axes_of(
+    std::vector<std::pair<std::string, std::size_t>> const& arrays) {
+  std::vector<named_axis> all;
+  for (auto const& [name, num_axes] : arrays) {
+    for (std::size_t axis = 0; axis < num_axes; ++axis) {
+      all.push_back({name, axis});
+    }
+  }
+  return all;
+}
 
 //! Device memory that takes the place of an array of a call, with one axis stretched by far_stride().
 //! Only what the array holds is ever touched: on the executor no more of it exists.

@@ -12,17 +12,17 @@
 #include <utility>
 #include <vector>
 
-#include <pageunion/kv_cache.hpp>
 #include <pageunion/plan.hpp>
-#include <pageunion/selection.hpp>
+
+#include "problem.hpp"
 
 namespace pageunion::test {
 
 //! Plan and report of a batch, all groups.
-template <class Geometry>
+template <class Shape>
 class host_plan {
  public:
-  using mask_type = typename Geometry::mask_type;
+  using mask_type = typename Shape::mask_type;
 
   //! A page of a group, in plan order.
   struct entry {
@@ -31,12 +31,12 @@ class host_plan {
     page_address address;
   };
 
-  //! @param page_limit pages that a group may have
-  host_plan(batch const& rows, selection const& selected, kv_cache const& cache,
-            std::int64_t page_limit)
-      : rows_(rows), selected_(selected), cache_(cache) {
-    for (std::int32_t first = 0; first < rows.num_rows; first += Geometry::group_rows) {
-      plan_group(first, std::min(rows.num_rows, first + Geometry::group_rows), page_limit);
+  //! The problem must not change or end before the plan.
+  explicit host_plan(host_problem const& p)
+      : rows_(p.rows()), selected_(p.selected()), cache_(p.operands().cache) {
+    std::int64_t const page_limit = Shape::group_rows * most_pages_per_row(p);
+    for (std::int32_t first = 0; first < p.num_rows; first += Shape::group_rows) {
+      plan_group(first, std::min(p.num_rows, first + Shape::group_rows), page_limit);
     }
   }
 
@@ -72,8 +72,8 @@ class host_plan {
       for (std::int32_t i = 0; i < table.width; ++i) {
         entries.push_back(table.pages[row * table.row_stride + i]);
       }
-      if (num_visible % Geometry::page_tokens != 0) {
-        entries.push_back(num_visible / Geometry::page_tokens);
+      if (num_visible % Shape::page_tokens != 0) {
+        entries.push_back(num_visible / Shape::page_tokens);
       }
       return entries;
     }
@@ -118,7 +118,7 @@ class host_plan {
   void admit(int row, std::int32_t request, int order, std::int64_t listed,
              std::int64_t num_visible, std::map<page_key, entry>& pages) {
     bool const is_page       = selected_.kind == selection_kind::pages;
-    std::int64_t const token = is_page ? listed * Geometry::page_tokens : listed;
+    std::int64_t const token = is_page ? listed * Shape::page_tokens : listed;
     ++report_.entries;
     if (token < 0) {
       ++report_.negative;
@@ -132,14 +132,14 @@ class host_plan {
     if (block < 0) {
       return;
     }
-    std::int64_t const page = token / Geometry::page_tokens;
+    std::int64_t const page = token / Shape::page_tokens;
     entry& found            = pages[{order, page}];
     found.address.block     = block;
     found.address.first_token =
-        static_cast<std::int32_t>(page * Geometry::page_tokens % cache_.block_tokens);
-    for (std::int64_t t = token; t < (is_page ? token + Geometry::page_tokens : token + 1); ++t) {
+        static_cast<std::int32_t>(page * Shape::page_tokens % cache_.block_tokens);
+    for (std::int64_t t = token; t < (is_page ? token + Shape::page_tokens : token + 1); ++t) {
       if (t < num_visible) {
-        found.mask |= mask_type{1} << (row * Geometry::page_tokens + t % Geometry::page_tokens);
+        found.mask |= mask_type{1} << (row * Shape::page_tokens + t % Shape::page_tokens);
       }
     }
   }
@@ -147,7 +147,7 @@ class host_plan {
   void finish_group(int num_rows, std::int64_t page_limit, std::map<page_key, entry>& pages) {
     std::vector<entry> ordered;
     for (auto& [key, page] : pages) {
-      page.category = category_of<Geometry>(page.mask);
+      page.category = category_of<Shape>(page.mask);
       ordered.push_back(page);
     }
     std::stable_sort(ordered.begin(), ordered.end(),
@@ -161,8 +161,7 @@ class host_plan {
     for (entry const& page : ordered) {
       ++of_category[page.category];
       for (int row = 0; row < num_rows; ++row) {
-        if ((page.mask >> (row * Geometry::page_tokens) & ((1u << Geometry::page_tokens) - 1)) !=
-            0) {
+        if ((page.mask >> (row * Shape::page_tokens) & ((1u << Shape::page_tokens) - 1)) != 0) {
           ++report_.row_pages;
           rows_met.insert(row);
         }
@@ -170,7 +169,7 @@ class host_plan {
     }
     for (auto const& [category, count] : of_category) {
       report_.padded_pages +=
-          (count + Geometry::tile_pages - 1) / Geometry::tile_pages * Geometry::tile_pages;
+          (count + Shape::tile_pages - 1) / Shape::tile_pages * Shape::tile_pages;
     }
     ++report_.groups;
     report_.empty_rows += static_cast<std::size_t>(num_rows) - rows_met.size();

@@ -14,12 +14,14 @@
 #include <string>
 #include <vector>
 
+#include <pageunion/merge_partials.cuh>
 #include <pageunion/operands.hpp>
-#include <pageunion/row_attention.cuh>
 #include <pageunion/status.hpp>
 
 #include "captured_graph.cuh"
 #include "device_array.cuh"
+#include "device_outputs.cuh"
+#include "double_bits.hpp"
 #include "random.hpp"
 #include "tolerance.hpp"
 
@@ -55,19 +57,18 @@ struct host_partials {
     view.lse_partial_stride = s.is_scattered ? 1 : std::int64_t{s.num_rows} * s.num_heads;
     view.lse_row_stride     = s.is_scattered ? s.num_partials + 1 : s.num_heads;
     view.lse_head_stride    = s.is_scattered ? s.num_rows * view.lse_row_stride : 1;
-    out.assign(static_cast<std::size_t>(s.num_partials * s.num_rows * row), nan);
-    lse.assign(static_cast<std::size_t>((s.num_partials + 1) * s.num_rows * s.num_heads), nan);
+    out.assign(s.num_partials * s.num_rows * row, nan);
+    lse.assign((s.num_partials + 1) * s.num_rows * s.num_heads, nan);
     fill();
   }
 
   float& lse_at(int partial, int row, int head) {
-    return lse[static_cast<std::size_t>(partial * view.lse_partial_stride +
-                                        row * view.lse_row_stride + head * view.lse_head_stride)];
+    return lse[partial * view.lse_partial_stride + row * view.lse_row_stride +
+               head * view.lse_head_stride];
   }
   float& out_at(int partial, int row, int head, int dim) {
-    return out[static_cast<std::size_t>(partial * view.out_partial_stride +
-                                        row * view.out_row_stride + head * view.out_head_stride +
-                                        dim)];
+    return out[partial * view.out_partial_stride + row * view.out_row_stride +
+               head * view.out_head_stride + dim];
   }
 
   merge_spec spec;
@@ -102,25 +103,21 @@ class merge_run {
  public:
   static constexpr int head_dim = Policy::head_dim;
 
+  //! Heads have gaps in the output, and come before rows in lse.
   explicit merge_run(host_partials<head_dim> const& partials)
       : host_(partials),
         partial_out_(partials.out),
         partial_lse_(partials.lse),
-        out_(num_items() * static_cast<std::size_t>(out_stride) * element_bytes()),
-        lse_(num_items() * sizeof(float)) {}
+        outputs_(spec().num_rows, spec().num_heads, head_dim,
+                 {nullptr, spec().out_type, spec().num_heads * out_stride, out_stride},
+                 {nullptr, spec().lse_base, 1, spec().num_rows}) {}
 
+  device_outputs const& outputs() const { return outputs_; }
   partial_view view() const {
     partial_view view = host_.view;
     view.out          = partial_out_.template as<float>();
     view.lse          = partial_lse_.template as<float>();
     return view;
-  }
-  output_view out_view() const {
-    return {out_.data(), host_.spec.out_type, host_.spec.num_heads * out_stride, out_stride};
-  }
-  //! Heads before rows.
-  lse_view lse_result_view() const {
-    return {lse_.template as<float>(), host_.spec.lse_base, 1, host_.spec.num_rows};
   }
 
   //! Replaces the partials by others of the same shapes.
@@ -131,9 +128,9 @@ class merge_run {
   }
 
   status enqueue(cudaStream_t stream) const {
-    merge_spec const& s = host_.spec;
-    return merge_partials<geometry<Policy>>(view(), s.num_partials, s.num_rows, s.num_heads,
-                                            out_view(), lse_result_view(), stream);
+    return merge_partials<Policy::head_dim>(view(), spec().num_partials, spec().num_rows,
+                                            spec().num_heads, outputs_.view_of_out(),
+                                            outputs_.view_of_lse(), stream);
   }
   status run() {
     poison();
@@ -141,129 +138,74 @@ class merge_run {
     stream_.synchronize();
     return enqueued;
   }
-  void poison() {
-    out_.poison();
-    lse_.poison();
-  }
-
-  //! Every byte of out and lse.
-  std::vector<unsigned char> result_bytes() const {
-    std::vector<unsigned char> bytes     = out_.template download<unsigned char>();
-    std::vector<unsigned char> const lse = lse_.template download<unsigned char>();
-    bytes.insert(bytes.end(), lse.begin(), lse.end());
-    return bytes;
-  }
-
-  //! The merged output and lse, [num_rows, num_heads, head_dim] and [num_rows, num_heads].
-  std::vector<double> out() const {
-    std::vector<unsigned char> const bytes = out_.template download<unsigned char>();
-    std::vector<double> values;
-    for (std::size_t item = 0; item < num_items(); ++item) {
-      for (std::size_t dim = 0; dim < head_dim; ++dim) {
-        unsigned char const* const at = bytes.data() + (item * out_stride + dim) * element_bytes();
-        float value                   = 0.0f;
-        if (host_.spec.out_type == element_type::f32) {
-          std::memcpy(&value, at, sizeof(value));
-        } else {
-          std::uint16_t bits = 0;
-          std::memcpy(&bits, at, sizeof(bits));
-          value = static_cast<float>(half_value(bits));
-        }
-        values.push_back(static_cast<double>(value));
-      }
-    }
-    return values;
-  }
-  std::vector<double> lse() const {
-    std::vector<float> const stored = lse_.template download<float>();
-    std::vector<double> values;
-    for (int row = 0; row < host_.spec.num_rows; ++row) {
-      for (int head = 0; head < host_.spec.num_heads; ++head) {
-        values.push_back(stored[static_cast<std::size_t>(head * host_.spec.num_rows + row)]);
-      }
-    }
-    return values;
-  }
+  void poison() { outputs_.poison(); }
 
   //! What is wrong with the result, or with memory that was not to change; empty if nothing.
   std::string faults() {
     std::vector<double> expected_out, expected_lse;
     std::vector<output_bound> bounds;
-    for (int row = 0; row < host_.spec.num_rows; ++row) {
-      for (int head = 0; head < host_.spec.num_heads; ++head) {
+    for (int row = 0; row < spec().num_rows; ++row) {
+      for (int head = 0; head < spec().num_heads; ++head) {
         merge(row, head, expected_out, bounds, expected_lse);
       }
     }
-    comparison const o = compare_outputs(out(), expected_out, bounds, head_dim);
-    comparison const l = compare_lse(lse(), expected_lse, host_.spec.lse_base);
-    std::string found;
+    comparison const o = compare_outputs(outputs_.out(), expected_out, bounds, head_dim);
+    comparison const l = compare_lse(outputs_.lse(), expected_lse, spec().lse_base);
+    std::string found  = outputs_.damage();
     found += o.is_within_bounds() ? "" : "out: " + o.failure + "; ";
     found += l.is_within_bounds() ? "" : "lse: " + l.failure + "; ";
-    found += out_.is_guarded() && lse_.is_guarded() ? "" : "guard bytes of the results; ";
     found += partial_out_.is_guarded() && partial_lse_.is_guarded() ? "" : "guard bytes; ";
-    found += are_gaps_untouched() ? "" : "gaps of out; ";
     found += are_same_bits(partial_out_, host_.out) && are_same_bits(partial_lse_, host_.lse)
                  ? ""
                  : "the partials; ";
     return found;
   }
+  std::string run_faults() {
+    status const ran = run();
+    return ran == status::ok ? faults() : to_string(ran);
+  }
 
  private:
   static constexpr std::int64_t out_stride = head_dim + 8;  // between two heads of the result
 
-  std::size_t num_items() const {
-    return static_cast<std::size_t>(host_.spec.num_rows) *
-           static_cast<std::size_t>(host_.spec.num_heads);
-  }
-  std::size_t element_bytes() const { return host_.spec.out_type == element_type::f32 ? 4 : 2; }
+  merge_spec const& spec() const { return host_.spec; }
 
   //! Appends a (row, head)'s output, the bound of its error and its natural lse.
   //! The bound: weights are off by a few float roundings, relative; sums of weighted values by as much.
   void merge(int row, int head, std::vector<double>& out, std::vector<output_bound>& bounds,
              std::vector<double>& lse) {
-    double const to_natural = host_.spec.base == log_base::two ? std::log(2.0) : 1.0;
+    double const to_natural = spec().base == log_base::two ? std::log(2.0) : 1.0;
     double maximum          = -std::numeric_limits<double>::infinity();
-    for (int i = 0; i < host_.spec.num_partials; ++i) {
+    for (int i = 0; i < spec().num_partials; ++i) {
       maximum = std::fmax(maximum, host_.lse_at(i, row, head) * to_natural);
     }
     double sum = 0.0, magnitude = 0.0;
+    bool is_empty = true;
     std::vector<double> sums(head_dim);
-    for (int i = 0; i < host_.spec.num_partials; ++i) {
+    for (int i = 0; i < spec().num_partials; ++i) {
       double const partial = host_.lse_at(i, row, head) * to_natural;
-      if (partial == -std::numeric_limits<double>::infinity()) {
+      if (is_minus_infinity(partial)) {
         continue;
       }
+      is_empty            = false;
       double const weight = std::exp(partial - maximum);
       sum += weight;
       for (int dim = 0; dim < head_dim; ++dim) {
         double const value = host_.out_at(i, row, head, dim);
-        sums[static_cast<std::size_t>(dim)] += std::isfinite(value) ? weight * value : value;
-        magnitude = std::isfinite(value) ? std::fmax(magnitude, std::abs(value)) : magnitude;
+        sums[dim] += is_finite(value) ? weight * value : value;
+        magnitude = is_finite(value) ? std::fmax(magnitude, std::abs(value)) : magnitude;
       }
     }
     for (double const value : sums) {
-      out.push_back(sum == 0.0 ? 0.0 : value / sum);
+      out.push_back(is_empty ? 0.0 : value / sum);
     }
     lse.push_back(maximum + std::log(sum));
     output_bound bound;
-    bound.element =
-        magnitude * (0x1p-20 + (host_.spec.out_type == element_type::f16 ? 0x1p-11 : 0.0));
-    bound.length = bound.element * std::sqrt(static_cast<double>(head_dim));
+    bound.element = magnitude * (0x1p-20 + (spec().out_type == element_type::f16 ? 0x1p-11 : 0.0));
+    bound.length  = bound.element * std::sqrt(static_cast<double>(head_dim));
     bounds.push_back(bound);
   }
 
-  bool are_gaps_untouched() const {
-    std::vector<unsigned char> const bytes = out_.template download<unsigned char>();
-    for (std::size_t item = 0; item < num_items(); ++item) {
-      for (std::size_t i = (item * out_stride + head_dim) * element_bytes();
-           i < (item + 1) * out_stride * element_bytes(); ++i) {
-        if (bytes[i] != 0xff) {
-          return false;
-        }
-      }
-    }
-    return true;
-  }
   static bool are_same_bits(device_array const& array, std::vector<float> const& expected) {
     std::vector<float> const stored = array.template download<float>();
     return stored.empty() ||
@@ -273,8 +215,7 @@ class merge_run {
   host_partials<head_dim> host_;
   device_array partial_out_;
   device_array partial_lse_;
-  device_array out_;
-  device_array lse_;
+  device_outputs outputs_;
   test_stream stream_;
 };
 

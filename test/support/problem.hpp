@@ -13,6 +13,7 @@
 #include <pageunion/kv_cache.hpp>
 #include <pageunion/operands.hpp>
 #include <pageunion/reference.hpp>
+#include <pageunion/rules.hpp>
 #include <pageunion/selection.hpp>
 
 namespace pageunion::test {
@@ -67,13 +68,31 @@ enum class cache_fill {
   nans,    //!< NaN
 };
 
+//! The sizes of a call.
+struct problem_shape {
+  int num_rows           = 8;
+  int num_requests       = 1;
+  int page_tokens        = 4;
+  int block_tokens       = 16;
+  int num_kv_heads       = 1;
+  int heads_per_kv       = 6;
+  int head_dim           = 256;
+  selection_kind kind    = selection_kind::tokens;
+  count_form counts_form = count_form::none;
+  int max_pages          = 0;  //!< token_table::max_pages
+  element_type out_type  = element_type::f16;
+  log_base lse_base      = log_base::natural;
+  float scale            = 0.0f;  //!< of a specification 0 = 1 / sqrt(head_dim)
+  std::string name;               //!< for people
+
+  int num_heads() const { return heads_per_kv * num_kv_heads; }
+};
+
 //! What to build. Shares are probabilities in [0, 1].
-struct problem_spec {
+struct problem_spec : problem_shape {
   std::uint64_t seed = 1;
 
   // Rows and requests.
-  int num_rows     = 8;
-  int num_requests = 1;
   std::vector<int> lengths;  //!< [num_requests] tokens; empty = random in [min_length, max_length]
   int min_length       = 100;
   int max_length       = 200;
@@ -82,14 +101,8 @@ struct problem_spec {
   double odd_positions = 0.0;  //!< share of rows at negative positions or past their sequence
 
   // Cache.
-  int page_tokens        = 4;
-  int block_tokens       = 16;
-  int num_kv_heads       = 1;
-  int heads_per_kv       = 6;
-  int head_dim           = 256;
   kv_layout layout       = kv_layout::separate;
   int gap                = 0;    //!< elements, a multiple of 8, unused after each extent of an axis
-  std::int64_t block_gap = 0;    //!< elements, a multiple of 8, unused after each cache block
   int spare_blocks       = 3;    //!< physical cache blocks of no request
   int spare_columns      = 1;    //!< block table columns past the longest request; may be negative
   double unmapped_blocks = 0.0;  //!< share of block table entries outside [0, num_blocks)
@@ -97,24 +110,16 @@ struct problem_spec {
   cache_fill unselected  = cache_fill::nans;
 
   // Selection.
-  selection_kind kind    = selection_kind::tokens;
   int pages_per_row      = 8;  //!< whole pages that a row chooses, fewer if fewer are visible
   page_pattern pattern   = page_pattern::drifting;
   double rho             = 0.97;  //!< of the drift: 0 = unrelated, 1 = constant
   column_order columns   = column_order::shuffled;
-  count_form counts      = count_form::none;
   double token_density   = 1.0;  //!< share of the tokens of a chosen page that are listed
   double holes           = 0.0;  //!< entries of -1 to add, as a share of a row's entries
   double duplicates      = 0.0;  //!< entries to add that the row has already, likewise
   double foreign_entries = 0.0;  //!< entries to add that the row may not see, likewise
   double empty_rows      = 0.0;  //!< share of rows that choose nothing
-  int width     = 0;  //!< entries of a row, the rest is cut; 0 = the longest row's and up to 3 more
-  int max_pages = 0;  //!< token_table::max_pages
-
-  // Output.
-  element_type out_type = element_type::f16;
-  log_base lse_base     = log_base::natural;
-  float scale           = 0.0f;  //!< 0 = 1 / sqrt(head_dim)
+  int width = 0;  //!< entries of a row, the rest is cut; 0 = the longest row's and up to 3 more
 };
 
 //! A specification with the pages and heads of a policy.
@@ -142,10 +147,9 @@ struct problem_arrays {
   float* lse                          = nullptr;
 };
 
-//! Arrays of a problem. Halves are kept as their bits, so that NaN compares equal to itself.
-struct host_problem {
-  problem_spec spec;
-
+//! Arrays of a problem. Halves are kept as their bits, so that NaN compares equal to itself. Arrays of
+//! rows may be longer than num_rows.
+struct host_problem : problem_shape {
   std::vector<std::int32_t> row_request;      //!< [num_rows]
   std::vector<std::int64_t> row_position;     //!< [num_rows]
   std::vector<std::int32_t> sequence_length;  //!< [num_requests]
@@ -154,12 +158,13 @@ struct host_problem {
   std::int64_t q_row_stride  = 0;
   std::int64_t q_head_stride = 0;
 
-  std::vector<std::uint16_t> k_data;  //!< K; K and V if they are interleaved
-  std::vector<std::uint16_t> v_data;  //!< V; empty if they are interleaved
+  std::vector<std::uint16_t> k_data;  //!< K; K and V if they are one array
+  std::vector<std::uint16_t> v_data;  //!< V; empty if they are one array
+  std::int64_t k_first = 0;           //!< first element of K in its array
   std::int64_t v_first = 0;           //!< first element of V in its array
   kv_strides k_strides;
   kv_strides v_strides;
-  int num_blocks = 0;
+  int num_blocks = 0;                       //!< physical cache blocks
   std::vector<std::int32_t> block_entries;  //!< [num_requests, table_width] by table_stride
   int table_width           = 0;
   std::int64_t table_stride = 0;
@@ -168,24 +173,15 @@ struct host_problem {
   int width                 = 0;
   std::int64_t entry_stride = 0;
   std::vector<std::int32_t> counts;  //!< [num_rows] if counts are an array of their own
+  int count_column = 0;              //!< of a table that holds its counts: 0 = width, the next one
 
   std::int64_t out_row_stride  = 0;
   std::int64_t out_head_stride = 0;
   std::int64_t lse_row_stride  = 0;
-  float scale                  = 1.0f;
 
-  int num_heads() const { return spec.heads_per_kv * spec.num_kv_heads; }
-
-  //! Elements of the output array, gaps included.
-  std::size_t out_elements() const {
-    return static_cast<std::size_t>(spec.num_rows) * static_cast<std::size_t>(out_row_stride);
-  }
-  //! Elements of the lse array, gaps included.
-  std::size_t lse_elements() const {
-    return static_cast<std::size_t>(spec.num_rows) * static_cast<std::size_t>(lse_row_stride);
-  }
-  //! Bytes of an output element.
-  std::size_t out_element_bytes() const { return spec.out_type == element_type::f16 ? 2 : 4; }
+  //! A row's entries.
+  std::int32_t* row(int r) { return entries.data() + r * entry_stride; }
+  std::int32_t const* row(int r) const { return entries.data() + r * entry_stride; }
 
   problem_arrays arrays() const {
     problem_arrays a;
@@ -197,38 +193,25 @@ struct host_problem {
     a.v               = v_data.empty() ? nullptr : v_data.data();
     a.block_entries   = block_entries.data();
     a.entries         = entries.data();
-    a.counts          = counts.empty() ? nullptr : counts.data();
+    a.counts          = counts.data();
     return a;
   }
 
   batch rows() const { return rows(arrays()); }
   batch rows(problem_arrays const& a) const {
-    batch view;
-    view.num_rows        = spec.num_rows;
-    view.row_request     = a.row_request;
-    view.row_position    = a.row_position;
-    view.sequence_length = a.sequence_length;
-    return view;
+    return {num_rows, a.row_request, a.row_position, a.sequence_length};
   }
 
   selection selected() const { return selected(arrays()); }
   selection selected(problem_arrays const& a) const {
-    if (spec.kind == selection_kind::pages) {
-      page_table table;
-      table.pages      = a.entries;
-      table.width      = width;
-      table.row_stride = entry_stride;
-      return table;
+    if (kind == selection_kind::pages) {
+      return page_table{a.entries, width, entry_stride};
     }
-    token_table table;
-    table.tokens     = a.entries;
-    table.width      = width;
-    table.row_stride = entry_stride;
-    table.max_pages  = spec.max_pages;
-    if (spec.counts == count_form::array) {
+    token_table table{a.entries, width, entry_stride, nullptr, 1, max_pages};
+    if (counts_form == count_form::array) {
       table.counts = a.counts;
-    } else if (spec.counts == count_form::column) {
-      table.counts       = a.entries + width;
+    } else if (counts_form == count_form::column) {
+      table.counts       = a.entries + (count_column > 0 ? count_column : width);
       table.count_stride = entry_stride;
     }
     return table;
@@ -238,42 +221,47 @@ struct host_problem {
   attention_operands operands() const { return operands(arrays()); }
   attention_operands operands(problem_arrays const& a) const {
     attention_operands view;
-    view.q.data             = reinterpret_cast<__half const*>(a.q);
-    view.q.num_heads        = num_heads();
-    view.q.head_dim         = spec.head_dim;
-    view.q.row_stride       = q_row_stride;
-    view.q.head_stride      = q_head_stride;
-    view.cache.k            = reinterpret_cast<__half const*>(a.k);
-    view.cache.v            = reinterpret_cast<__half const*>((a.v ? a.v : a.k) + v_first);
+    view.q       = {reinterpret_cast<__half const*>(a.q), num_heads(), head_dim, q_row_stride,
+                    q_head_stride};
+    view.cache.k = reinterpret_cast<__half const*>(a.k + k_first);
+    view.cache.v = reinterpret_cast<__half const*>((a.v ? a.v : a.k) + v_first);
     view.cache.k_strides    = k_strides;
     view.cache.v_strides    = v_strides;
     view.cache.num_blocks   = num_blocks;
-    view.cache.block_tokens = spec.block_tokens;
-    view.cache.num_kv_heads = spec.num_kv_heads;
-    view.cache.blocks       = {a.block_entries, spec.num_requests, table_width, table_stride};
-    view.out.data           = a.out;
-    view.out.type           = spec.out_type;
-    view.out.row_stride     = out_row_stride;
-    view.out.head_stride    = out_head_stride;
-    view.lse.data           = a.lse;
-    view.lse.base           = spec.lse_base;
-    view.lse.row_stride     = lse_row_stride;
+    view.cache.block_tokens = block_tokens;
+    view.cache.num_kv_heads = num_kv_heads;
+    view.cache.blocks       = {a.block_entries, num_requests, table_width, table_stride};
+    view.out                = {a.out, out_type, out_row_stride, out_head_stride};
+    view.lse                = {a.lse, lse_base, lse_row_stride, 1};
     view.scale              = scale;
     return view;
   }
 
   //! S(row), by the reference.
   std::vector<std::int32_t> tokens_of(int row) const {
-    return reference_tokens(rows(), selected(), operands().cache, spec.page_tokens, row);
+    return reference_tokens(rows(), selected(), operands().cache, page_tokens, row);
   }
 
   //! The reference's result for all rows.
   reference_result reference() const {
     reference_result result;
-    reference_attention(rows(), selected(), operands(), spec.page_tokens, result);
+    reference_attention(rows(), selected(), operands(), page_tokens, result);
     return result;
   }
+
+  //! Entries of a row that its count admits.
+  int entries_in_use(int r) const {
+    token_table const& table = selected().tokens;
+    bool const has_count     = kind == selection_kind::tokens && table.counts != nullptr;
+    int const count          = has_count ? table.counts[r * table.count_stride] : width;
+    return count < 0 ? 0 : count < width ? count : width;
+  }
 };
+
+//! Pages that a row of a problem may have, by its shapes.
+inline std::int64_t most_pages_per_row(host_problem const& p) {
+  return max_pages_per_row(p.selected(), p.page_tokens, p.block_tokens, p.table_width);
+}
 
 //! Elements [row * stride, (row + 1) * stride) of an array.
 template <class Value>

@@ -63,7 +63,7 @@ class random_source {
   template <class Value>
   void shuffle(std::vector<Value>& values) {
     for (std::size_t i = values.size(); i > 1; --i) {
-      std::swap(values[i - 1], values[static_cast<std::size_t>(below(static_cast<int>(i)))]);
+      std::swap(values[i - 1], values[below(i)]);
     }
   }
 

@@ -3,7 +3,7 @@
 //! Members of the family of geometries by their numbers.
 #pragma once
 
-#include <pageunion/geometry.hpp>
+#include <pageunion/policy.hpp>
 
 namespace pageunion::test {
 

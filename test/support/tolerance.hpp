@@ -40,6 +40,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -47,6 +48,9 @@
 #include <pageunion/operands.hpp>
 #include <pageunion/reference.hpp>
 #include <pageunion/selection.hpp>
+
+#include "double_bits.hpp"
+#include "problem.hpp"
 
 namespace pageunion::test {
 
@@ -80,7 +84,8 @@ inline std::vector<double> widened(__half const* data, std::int32_t head_dim) {
   return wide;
 }
 
-//! A token's weight and score error by a query, a key, and the lse that the reference gives.
+//! A token's weight and score error by a query, a key, and the lse that the reference gives. A weight that
+//! is NaN does not enter.
 inline void weigh(std::vector<double> const& q, std::vector<double> const& k, double scale,
                   double lse, weighted_token& token) {
   double sum = 0.0, steps = 0.0;
@@ -89,8 +94,9 @@ inline void weigh(std::vector<double> const& q, std::vector<double> const& k, do
     sum += product;
     steps += std::abs(product) + std::abs(sum);
   }
-  token.weight      = std::exp(scale * sum - lse);
-  token.score_error = 0x1p-22 * std::abs(scale) * (steps + 8.0 * std::abs(sum));
+  double const weight = std::exp(scale * sum - lse);
+  token.weight        = is_finite(weight) ? weight : 0.0;
+  token.score_error   = 0x1p-22 * std::abs(scale) * (steps + 8.0 * std::abs(sum));
 }
 
 //! Measures V. Numbers that are not finite do not enter: they decide NaN and inf, which are compared
@@ -98,7 +104,7 @@ inline void weigh(std::vector<double> const& q, std::vector<double> const& k, do
 inline void measure_v(std::vector<double> const& v, weighted_token& token) {
   double squares = 0.0;
   for (double const value : v) {
-    if (std::isfinite(value)) {
+    if (is_finite(value)) {
       squares += value * value;
       token.v_magnitude = std::max(token.v_magnitude, std::abs(value));
     }
@@ -146,7 +152,7 @@ inline output_bound bound_of(std::vector<weighted_token> const& tokens, double o
 inline double length_of(double const* elements, std::int32_t head_dim) {
   double squares = 0.0;
   for (std::int32_t d = 0; d < head_dim; ++d) {
-    squares += std::isfinite(elements[d]) ? elements[d] * elements[d] : 0.0;
+    squares += is_finite(elements[d]) ? elements[d] * elements[d] : 0.0;
   }
   return std::sqrt(squares);
 }
@@ -181,8 +187,12 @@ inline std::vector<output_bound> output_bounds(batch const& rows, selection cons
       std::int32_t const block = cache.blocks.table[entry];
       std::int32_t const slot  = token % cache.block_tokens;
       for (std::int32_t g = 0; g < cache.num_kv_heads; ++g) {
-        auto const k = widened(cache.k + kv_offset(cache.k_strides, block, slot, g), q.head_dim);
-        auto const v = widened(cache.v + kv_offset(cache.v_strides, block, slot, g), q.head_dim);
+        auto const k = widened(
+            static_cast<__half const*>(cache.k) + kv_offset(cache.k_strides, block, slot, g),
+            q.head_dim);
+        auto const v = widened(
+            static_cast<__half const*>(cache.v) + kv_offset(cache.v_strides, block, slot, g),
+            q.head_dim);
         weighted_token of_head;
         measure_v(v, of_head);
         for (auto h = static_cast<std::size_t>(g * per_kv);
@@ -201,6 +211,18 @@ inline std::vector<output_bound> output_bounds(batch const& rows, selection cons
   return bounds;
 }
 
+inline std::vector<std::int32_t> all_rows(host_problem const& p) {
+  std::vector<std::int32_t> rows(p.num_rows);
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
+//! The bounds of a problem's output, all rows.
+inline std::vector<output_bound> bounds_of(host_problem const& p,
+                                           reference_result const& expected) {
+  return output_bounds(p.rows(), p.selected(), p.operands(), p.page_tokens, all_rows(p), expected);
+}
+
 //! The outcome of a comparison.
 struct comparison {
   double max_abs     = 0.0;  //!< largest absolute error
@@ -214,10 +236,10 @@ struct comparison {
 
 //! True if both are NaN, or the same infinity, or both finite.
 inline bool is_same_kind(double actual, double expected) {
-  if (std::isfinite(actual) || std::isfinite(expected)) {
-    return std::isfinite(actual) && std::isfinite(expected);
+  if (is_finite(actual) || is_finite(expected)) {
+    return is_finite(actual) && is_finite(expected);
   }
-  return std::isnan(actual) == std::isnan(expected) && (std::isnan(actual) || actual == expected);
+  return is_nan(actual) == is_nan(expected) && (is_nan(actual) || is_same_number(actual, expected));
 }
 
 //! Compares element by element. Positions of NaN and infinity must agree exactly.
@@ -236,7 +258,7 @@ comparison compare(std::vector<double> const& actual, std::vector<double> const&
     double error       = 0.0;
     if (!is_same_kind(actual[i], expected[i])) {
       error = std::numeric_limits<double>::infinity();
-    } else if (std::isfinite(expected[i])) {
+    } else if (is_finite(expected[i])) {
       error = std::abs(actual[i] - expected[i]);
       error_squares += error * error;
       squares += expected[i] * expected[i];
@@ -267,7 +289,7 @@ inline comparison compare_outputs(std::vector<double> const& actual,
     double squares = 0.0;
     for (std::size_t i = head * dims; i < (head + 1) * dims; ++i) {
       double const error = actual[i] - expected[i];
-      squares += std::isfinite(error) ? error * error : 0.0;  // compare() saw those that are not
+      squares += is_finite(error) ? error * error : 0.0;  // compare() saw those that are not
     }
     double const error = std::sqrt(squares);
     if (error > 0.0) {
@@ -292,7 +314,7 @@ inline comparison compare_lse(std::vector<double> const& actual, std::vector<dou
     value *= base == log_base::two ? 1.4426950408889634 : 1.0;
   }
   return compare(actual, expected, [&](std::size_t i) {
-    double const magnitude = std::isfinite(expected[i]) ? std::abs(expected[i]) : 0.0;
+    double const magnitude = is_finite(expected[i]) ? std::abs(expected[i]) : 0.0;
     return std::max(lse_absolute, lse_relative * magnitude);
   });
 }

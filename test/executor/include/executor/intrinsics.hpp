@@ -104,6 +104,10 @@ __forceinline__ T atomicAdd(T* address, Value value) {
   return executor::change_atomically<T>(address, value, [](T old, T more) { return old + more; });
 }
 template <class T, class Value>
+__forceinline__ T atomicAnd(T* address, Value value) {
+  return executor::change_atomically<T>(address, value, [](T old, T bits) { return old & bits; });
+}
+template <class T, class Value>
 __forceinline__ T atomicOr(T* address, Value value) {
   return executor::change_atomically<T>(address, value, [](T old, T bits) { return old | bits; });
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole family of geometries: which shapes fit, and that tuned_policy makes each of those fit an SM.
-// Needs nvcc, for the sizes of what kernels keep in shared memory, and no device.
-#include <pageunion/detail/attention_cta.cuh>
-#include <pageunion/geometry.hpp>
+// The whole family of policies: which fit, and that default_tuning makes each of those fit an SM. Needs
+// nvcc, for the sizes of what kernels keep in shared memory, and no device.
 #include <pageunion/grouped_attention.cuh>
 #include <pageunion/row_attention.cuh>
 
@@ -11,12 +9,9 @@
 #include "support/catch.hpp"
 #include "support/shape.hpp"
 
-using pageunion::geometry;
-using pageunion::group_limits;
-using pageunion::page_table;
-using pageunion::row_geometry;
+using pageunion::default_tuning;
 using pageunion::sm70_limits;
-using pageunion::tuned_policy;
+using pageunion::detail::group_limits;
 using pageunion::test::shape;
 
 namespace {
@@ -34,13 +29,12 @@ void look_at(family& seen) {
   seen.num_fitting += does_fit ? 1 : 0;
   CAPTURE(Shape::page_tokens, Shape::group_rows, Shape::heads_per_kv, Shape::head_dim);
   if constexpr (does_fit) {
-    using G    = geometry<tuned_policy<Shape>>;
-    using R    = row_geometry<G>;
-    using cta  = pageunion::detail::attention_cta<G, pageunion::detail::group_pages<G>>;
-    using rows = pageunion::detail::row_attention_storage<R, page_table>;
+    using grouped = pageunion::detail::grouped_attention_code<Shape, default_tuning, 700>;
+    using row     = pageunion::detail::row_attention_code<Shape, default_tuning, 700>;
+    using G       = typename grouped::shape;
     constexpr std::size_t limit = sm70_limits::smem_bytes_per_sm;
-    CHECK(sizeof(typename cta::shared_storage) * G::ctas_per_sm <= limit);
-    CHECK(sizeof(rows) * R::ctas_per_sm <= limit);
+    CHECK(grouped::smem_bytes * G::ctas_per_sm <= limit);
+    CHECK(row::smem_bytes * row::shape::ctas_per_sm <= limit);
     // Eight warps of an SM, two for each of its quarters.
     CHECK(G::warps * G::ctas_per_sm == 8);
   } else {
@@ -76,8 +70,8 @@ void look_at_groups(family& seen) {
 
 }  // namespace
 
-TEST_CASE("every shape that fits has a geometry, and every other has a nearest that fits",
-          "[geometry]") {
+TEST_CASE("every policy that fits has kernels, and every other has a nearest that fits",
+          "[shapes]") {
   family seen;
   look_at_groups<4>(seen);
   look_at_groups<8>(seen);
