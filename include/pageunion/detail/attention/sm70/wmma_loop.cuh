@@ -219,7 +219,7 @@ class wmma_loop {
       } else {
         load_values(0);
       }
-      for_m_tiles(active, [this, &score, s](auto has_bit) { multiply_keys(score, s, has_bit); });
+      for_m_tiles(active, [&](auto has_bit) { this->multiply_keys(score, s, has_bit); });
       __syncwarp();
     }
   }
@@ -292,9 +292,8 @@ class wmma_loop {
       for (int i = 0; i < value_tiles; ++i) {
         __half const* const weight = smem_.weights.weight + (s * value_tiles + i) * mma_dim;
         __half const* const value  = stage_ + i * mma_dim * values::pitch;
-        for_m_tiles(active[i], [this, weight, value](auto has_bit) {
-          multiply_values(weight, value, has_bit);
-        });
+        for_m_tiles(active[i],
+                    [&](auto has_bit) { this->multiply_values(weight, value, has_bit); });
       }
       __syncwarp();
     }
