@@ -49,9 +49,8 @@ inline void append_histogram(std::string& text, plan_report const& report) {
       char label[48];
       std::snprintf(label, sizeof(label), range, bin * plan_report::bin_pages,
                     (bin + 1) * plan_report::bin_pages - 1);
-      char line[96];
-      std::snprintf(line, sizeof(line), "%-28s %14llu  ", label, groups);
-      text += line;
+      append_count(text, label, groups, 0);
+      text.replace(text.size() - 1, 1, "  ");
       text.append(static_cast<std::size_t>((groups * bar_length + most - 1) / most), '#');
       text += '\n';
     }

@@ -49,9 +49,7 @@ constexpr plan_layout layout_plan(std::int32_t num_groups, std::int32_t capacity
 
 //! Partitions of `partition_pages` pages that hold this many pages: at least 1.
 constexpr std::int32_t partitions_of(std::int64_t pages, std::int32_t partition_pages) noexcept {
-  std::int64_t const full  = pages / partition_pages;
-  bool const has_remainder = pages % partition_pages != 0;
-  return static_cast<std::int32_t>(full + (has_remainder || full == 0 ? 1 : 0));
+  return static_cast<std::int32_t>(pages < 1 ? 1 : (pages - 1) / partition_pages + 1);
 }
 
 //! Partitions that row_attention() splits each row of a call into at most, from shapes alone and

@@ -40,9 +40,7 @@ __device__ void read_group_facts(selected_entries const& from, std::int32_t firs
     request                = from.rows.row_request[row];
     request                = is_request(request, from.blocks.num_requests) ? request : -1;
     tokens                 = admitted_tokens(from, row);
-    if (tokens.end > 0) {
-      num_entries = selection_reader<Shape::page_tokens>::num_entries(from.selected, row);
-    }
+    num_entries            = num_row_entries(from.selected, row);
   }
   std::int32_t const pages = static_cast<std::int32_t>(
       (tokens.end + std::int64_t{Shape::page_tokens} - 1) / Shape::page_tokens);

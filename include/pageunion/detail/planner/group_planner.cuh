@@ -143,7 +143,7 @@ class group_planner {
   static __host__ __device__ constexpr mask_type band_mask(int band) {
     mask_type mask = 0;
     for (int row = 0; row < Shape::group_rows; ++row) {
-      mask_type const bits = mask_type{selection_reader<Shape::page_tokens>::whole_page}
+      mask_type const bits = mask_type{whole_page<Shape::page_tokens>}
                              << (row * Shape::page_tokens);
       mask |= (category_of<Shape>(bits) >> band & 1) != 0 ? bits : mask_type{0};
     }

@@ -267,8 +267,6 @@ class page_union {
   __device__ std::uint32_t num_kept() const {
     return selected_.kind == selection_kind::tokens ? kept_quads : 0u;
   }
-  //! Made anew where runs are visited: kept across a row's loads it takes registers that then spill.
-  __device__ selection_reader<page_tokens> reader() const { return {selected_, row_}; }
 
   //! Entries of the row; none if the window shows none of its tokens.
   __device__ std::uint32_t num_shown_entries() const {
@@ -284,69 +282,70 @@ class page_union {
   __device__ void visit_row(Visit const& visit, Keep const& keep) const {
     constexpr std::uint32_t batch   = Sizes::batch_quads;
     std::uint32_t const num_entries = num_shown_entries();
-    auto const row                  = reader();
-    bool const is_aligned           = row.has_aligned_quads();
+    read_row<page_tokens>(selected_, row_, [&](auto const& row) {
 #pragma unroll 1
-    for (std::uint32_t i = 0; i * step_entries < num_entries; i += batch) {
-      unsigned others = 0;  // bit j: quad i + j is not a usual one, or at the end of the row
-      if ((i + batch) * step_entries <= num_entries) {
-        entry_quad quads[batch];  // all in flight before the first is used
+      for (std::uint32_t i = 0; i * step_entries < num_entries; i += batch) {
+        unsigned others = 0;  // bit j: quad i + j is not a usual one, or at the end of the row
+        if ((i + batch) * step_entries <= num_entries) {
+          entry_quad quads[batch];  // all in flight before the first is used
 #pragma unroll
-        for (std::uint32_t j = 0; j < batch; ++j) {
-          quads[j] = row.load_whole_quad(first_entry(i + j), is_aligned);
+          for (std::uint32_t j = 0; j < batch; ++j) {
+            quads[j] = row.load_whole_quad(this->first_entry(i + j));
+          }
+#pragma unroll
+          for (std::uint32_t j = 0; j < batch; ++j) {
+            kept_quad whole;
+            others |= row.visit_usual_runs(quads[j], shown_, whole, visit) ? 0u : 1u << j;
+            keep(i + j, whole);
+          }
+        } else {
+#pragma unroll
+          for (std::uint32_t j = 0; j < batch; ++j) {
+            others |= this->first_entry(i + j) < num_entries ? 1u << j : 0u;
+          }
         }
-#pragma unroll
-        for (std::uint32_t j = 0; j < batch; ++j) {
-          kept_quad whole;
-          others |= reader().visit_usual_runs(quads[j], shown_, whole, visit) ? 0u : 1u << j;
-          keep(i + j, whole);
-        }
-      } else {
-#pragma unroll
-        for (std::uint32_t j = 0; j < batch; ++j) {
-          others |= first_entry(i + j) < num_entries ? 1u << j : 0u;
+        // Rare, so that the code is here once and reads the quad again.
+#pragma unroll 1
+        for (; others != 0; others &= others - 1) {
+          std::uint32_t const j = static_cast<std::uint32_t>(__ffs(static_cast<int>(others))) - 1;
+          row.visit_runs(row.load_quad(this->first_entry(i + j), num_entries), shown_, visit);
+          keep(i + j, {kept_quad::again});
         }
       }
-      // Rare, so that the code is here once and reads the quad again.
-#pragma unroll 1
-      for (; others != 0; others &= others - 1) {
-        std::uint32_t const j = static_cast<std::uint32_t>(__ffs(static_cast<int>(others))) - 1;
-        reader().visit_runs(row.load_quad(first_entry(i + j), num_entries), shown_, visit);
-        keep(i + j, {kept_quad::again});
+      if (lane_ == 0) {
+        row.visit_implied(shown_, visit);
       }
-    }
-    if (lane_ == 0) {
-      reader().visit_implied(shown_, visit);
-    }
+    });
   }
 
   //! visit_row() once more in a ranking, over tokens mostly from what the first pass kept.
   template <class Visit>
   __device__ void revisit_row(Visit const& visit) const {
     std::uint32_t const num_entries = num_shown_entries();
-    auto const row                  = reader();
     unsigned others                 = 0;  // bit i: quad i
 #pragma unroll(Sizes::batch_quads)
     for (std::uint32_t i = 0; i < kept_quads; ++i) {
       if (i < num_kept() && first_entry(i) < num_entries) {
         std::uint16_t const position = kept(i).position;
         if (position < kept_quad::again) {
-          visit(position, row.whole_page);
+          visit(position, whole_page<page_tokens>);
         }
         others |= position == kept_quad::again ? 1u << i : 0u;
       }
     }
     std::uint32_t next = num_kept();
+    read_row<page_tokens>(selected_, row_, [&](auto const& row) {
 #pragma unroll 1
-    while (others != 0 || first_entry(next) < num_entries) {
-      std::uint32_t const i =
-          others != 0 ? static_cast<std::uint32_t>(__ffs(static_cast<int>(others))) - 1 : next++;
-      others &= others - 1;
-      row.visit_runs(row.load_quad(first_entry(i), num_entries), shown_, visit);
-    }
-    if (lane_ == 0) {
-      row.visit_implied(shown_, visit);
-    }
+      while (others != 0 || this->first_entry(next) < num_entries) {
+        std::uint32_t const i =
+            others != 0 ? static_cast<std::uint32_t>(__ffs(static_cast<int>(others))) - 1 : next++;
+        others &= others - 1;
+        row.visit_runs(row.load_quad(this->first_entry(i), num_entries), shown_, visit);
+      }
+      if (lane_ == 0) {
+        row.visit_implied(shown_, visit);
+      }
+    });
   }
 
   //! Which of the map's pages [position, position + 4) have a mask, one bit each.

@@ -68,18 +68,19 @@ __device__ void count_entries(selected_entries const& from, std::int32_t row,
   }
   token_range const visible =
       visible_tokens(from.rows.row_position[row], from.rows.sequence_length[request]);
-  selection_reader<PageTokens> const entries(from.selected, row);
-  auto const num_entries = static_cast<std::uint32_t>(entries.num_entries(from.selected, row));
-  auto const count       = [&](std::int32_t entry) {
-    mine.add(check_entry(from, request, entries.token_of(entry, visible), visible));
-  };
-  for (std::uint32_t i = threadIdx.x; i < num_entries; i += blockDim.x) {
-    count(entries.entry(i));
-  }
-  std::int32_t const tail = entries.has_pages() ? tail_page(visible.end, PageTokens) : -1;
-  if (threadIdx.x == 0 && tail >= 0) {
-    count(tail);
-  }
+  auto const num_entries = static_cast<std::uint32_t>(num_row_entries(from.selected, row));
+  read_row<PageTokens>(from.selected, row, [&](auto const& entries) {
+    auto const count = [&](std::int32_t entry) {
+      mine.add(check_entry(from, request, entries.token_of(entry, visible), visible));
+    };
+    for (std::uint32_t i = threadIdx.x; i < num_entries; i += blockDim.x) {
+      count(entries.entry(i));
+    }
+    std::int32_t const tail = entries.has_pages ? tail_page(visible.end, PageTokens) : -1;
+    if (threadIdx.x == 0 && tail >= 0) {
+      count(tail);
+    }
+  });
 }
 
 //! Adds the counts of the group of rows [first_row, first_row + num_rows); one thread calls it. Sums do

@@ -30,7 +30,7 @@ class row_lister {
   static constexpr int word_pages     = word_tokens / page_tokens;
   static constexpr int window_words   = 4096;
   static constexpr int window_tokens  = window_words * word_tokens;
-  static constexpr unsigned page_bits = selection_reader<PageTokens>::whole_page;
+  static constexpr unsigned page_bits = whole_page<PageTokens>;
   using scan = CUB_NS_QUALIFIER::BlockScan<int, Threads, CUB_NS_QUALIFIER::BLOCK_SCAN_WARP_SCANS>;
 
  public:
@@ -42,7 +42,7 @@ class row_lister {
   __device__ row_lister(selected_entries const& from, std::int32_t row, shared_storage& smem)
       : from_(from), row_(row), smem_(smem), tokens_(admitted_tokens(from, row)) {
     if (tokens_.end > 0) {
-      num_entries_ = selection_reader<PageTokens>::num_entries(from.selected, row);
+      num_entries_ = num_row_entries(from.selected, row);
       row_blocks_  = from.blocks.table + from.rows.row_request[row] * from.blocks.row_stride;
     }
   }
@@ -103,11 +103,8 @@ class row_lister {
     __syncthreads();
     mark();
     __syncthreads();
-    if (begin < tokens_.begin) {
-      if (threadIdx.x == 0) {
-        smem_.words[0] &= ~0u << (tokens_.begin - begin);
-      }
-      __syncthreads();
+    if (begin < tokens_.begin && threadIdx.x == 0) {  // which alone reads the first word
+      smem_.words[0] &= ~0u << (tokens_.begin - begin);
     }
     rank();
   }
@@ -117,28 +114,29 @@ class row_lister {
     constexpr std::uint32_t quads = 4;  // read before the first is used
     constexpr std::uint32_t step  = Threads * entry_quad::size;
     auto const num_entries        = static_cast<std::uint32_t>(num_entries_);
-    selection_reader<PageTokens> const row(from_.selected, row_);
-    auto const mark_run = [this](std::int32_t position, std::uint32_t bits) {
+    auto const mark_run           = [this](std::int32_t position, std::uint32_t bits) {
       if (is_mapped(block_of(window_.first_token / page_tokens + position), from_.num_blocks)) {
         atomicOr(smem_.words + position / word_pages,
-                 bits << (position % word_pages * page_tokens));
+                           bits << (position % word_pages * page_tokens));
       }
     };
-    for (std::uint32_t first = threadIdx.x * entry_quad::size; first < num_entries;
-         first += quads * step) {
-      entry_quad quad[quads];
+    read_row<PageTokens>(from_.selected, row_, [&](auto const& row) {
+      for (std::uint32_t first = threadIdx.x * entry_quad::size; first < num_entries;
+           first += quads * step) {
+        entry_quad quad[quads];
 #pragma unroll
-      for (std::uint32_t i = 0; i < quads; ++i) {
-        quad[i] = row.load_quad(first + i * step, num_entries);
-      }
+        for (std::uint32_t i = 0; i < quads; ++i) {
+          quad[i] = row.load_quad(first + i * step, num_entries);
+        }
 #pragma unroll
-      for (std::uint32_t i = 0; i < quads; ++i) {
-        row.visit_runs(quad[i], window_, mark_run);
+        for (std::uint32_t i = 0; i < quads; ++i) {
+          row.visit_runs(quad[i], window_, mark_run);
+        }
       }
-    }
-    if (threadIdx.x == 0) {
-      row.visit_implied(window_, mark_run);
-    }
+      if (threadIdx.x == 0) {
+        row.visit_implied(window_, mark_run);
+      }
+    });
   }
 
   //! One bit for each page of a word that has a token: the page's lowest.

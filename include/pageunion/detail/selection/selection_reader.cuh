@@ -53,53 +53,50 @@ struct kept_quad {
   std::uint16_t position               = none;
 };
 
-//! One row of a selection.
+//! All tokens of a page, one bit each.
 template <int PageTokens>
+inline constexpr std::uint32_t whole_page = (1u << PageTokens) - 1u;
+
+//! Entries of a row that may be read.
+__device__ inline std::int32_t num_row_entries(selection const& selected, std::int32_t row) {
+  if (selected.kind == selection_kind::pages) {
+    return selected.pages.width;
+  }
+  token_table const& table = selected.tokens;
+  return table.counts == nullptr
+             ? table.width
+             : entries_in_use(table.counts[row * table.count_stride], table.width);
+}
+
+//! One row of a selection's table.
+//! @tparam Kind which of the two tables
+template <int PageTokens, selection_kind Kind>
 class selection_reader {
  public:
   static constexpr std::uint32_t page_tokens = PageTokens;
-  //! All tokens of a page, one bit each.
-  static constexpr std::uint32_t whole_page = (1u << page_tokens) - 1u;
+  static constexpr bool has_pages            = Kind == selection_kind::pages;
 
   __device__ selection_reader(selection const& selected, std::int32_t row)
-      : has_pages_(selected.kind == selection_kind::pages),
-        entries_(has_pages_ ? selected.pages.pages + row * selected.pages.row_stride
-                            : selected.tokens.tokens + row * selected.tokens.row_stride) {}
+      : entries_(has_pages ? selected.pages.pages + row * selected.pages.row_stride
+                           : selected.tokens.tokens + row * selected.tokens.row_stride) {}
 
-  //! Entries of a row that may be read.
-  static __device__ std::int32_t num_entries(selection const& selected, std::int32_t row) {
-    if (selected.kind == selection_kind::pages) {
-      return selected.pages.width;
-    }
-    token_table const& table = selected.tokens;
-    return table.counts == nullptr
-               ? table.width
-               : entries_in_use(table.counts[row * table.count_stride], table.width);
-  }
-
-  //! True if the entries are pages and not tokens.
-  __device__ bool has_pages() const { return has_pages_; }
   __device__ std::int32_t entry(std::uint32_t index) const { return entries_[index]; }
   //! The token that stands for an entry: all tokens of an entry that lie in the row's range share its
   //! fate, since a page lies in one cache block. 64 bits: a page number times page_tokens can exceed
   //! int32.
-  __device__ std::int64_t token_of(std::int32_t entry, token_range visible) const {
-    if (!has_pages_) {
+  static __device__ std::int64_t token_of(std::int32_t entry, token_range visible) {
+    if constexpr (!has_pages) {
       return entry;
     }
     std::int64_t const first = std::int64_t{entry} * PageTokens;
     return first < visible.begin && visible.begin < first + PageTokens ? visible.begin : first;
   }
 
-  //! True if a quad can be read by one load: a row of an odd stride (2051) starts at any 4 bytes.
-  __device__ bool has_aligned_quads() const {
-    return reinterpret_cast<std::uintptr_t>(entries_) % sizeof(int4) == 0;
-  }
-  //! Reads entries [first, first + 4), all of which exist.
-  //! @param is_aligned has_aligned_quads()
-  __device__ entry_quad load_whole_quad(std::uint32_t first, bool is_aligned) const {
+  //! Reads entries [first, first + 4), all of which exist. A row of an odd stride (2051) starts at any 4
+  //! bytes: only one that starts at 16 is read by one load.
+  __device__ entry_quad load_whole_quad(std::uint32_t first) const {
     std::int32_t const* const from = entries_ + first;
-    if (is_aligned) {
+    if (reinterpret_cast<std::uintptr_t>(entries_) % sizeof(int4) == 0) {
       int4 const loaded = *reinterpret_cast<int4 const*>(from);
       return {{loaded.x, loaded.y, loaded.z, loaded.w}};
     }
@@ -108,7 +105,7 @@ class selection_reader {
   //! Reads entries [first, first + 4). Entries at or past num_entries are not read: -1.
   __device__ entry_quad load_quad(std::uint32_t first, std::uint32_t num_entries) const {
     if (first + entry_quad::size <= num_entries) {
-      return load_whole_quad(first, has_aligned_quads());
+      return load_whole_quad(first);
     }
     entry_quad quad;
 #pragma unroll
@@ -120,9 +117,9 @@ class selection_reader {
 
   //! Calls visit(position, bits) for each run of a quad. Holes and entries outside the window end no run.
   template <class Visit>
-  __device__ void visit_runs(entry_quad const& quad, row_window const& window,
-                             Visit const& visit) const {
-    if (has_pages_) {
+  static __device__ void visit_runs(entry_quad const& quad, row_window const& window,
+                                    Visit const& visit) {
+    if constexpr (has_pages) {
       visit_pages(quad, window, visit);
       return;
     }
@@ -151,9 +148,9 @@ class selection_reader {
   //! shows whole, four tokens outside the window, or pages, of which nothing is kept: a page table is
   //! small enough to be read twice. False, and nothing done, for any other quad.
   template <class Visit>
-  __device__ bool visit_usual_runs(entry_quad const& quad, row_window const& window,
-                                   kept_quad& kept, Visit const& visit) const {
-    if (has_pages_) {
+  static __device__ bool visit_usual_runs(entry_quad const& quad, row_window const& window,
+                                          kept_quad& kept, Visit const& visit) {
+    if constexpr (has_pages) {
       visit_pages(quad, window, visit);
       return true;
     }
@@ -175,7 +172,7 @@ class selection_reader {
     if (is_page) {
       std::int32_t const position =
           window.first_position + static_cast<std::int32_t>(offset[0] / page_tokens);
-      bool const is_kept = bits == whole_page && position < kept_quad::again;
+      bool const is_kept = bits == whole_page<PageTokens> && position < kept_quad::again;
       kept.position      = is_kept ? static_cast<std::uint16_t>(position) : kept_quad::again;
       visit(position, bits);
     }
@@ -186,8 +183,8 @@ class selection_reader {
   //! row's last page if it is partly visible. Windows end with whole pages, so that a part of a page is
   //! the row's last one.
   template <class Visit>
-  __device__ void visit_implied(row_window const& window, Visit const& visit) const {
-    if (has_pages_ && window.num_tokens % page_tokens != 0) {
+  static __device__ void visit_implied(row_window const& window, Visit const& visit) {
+    if (has_pages && window.num_tokens % page_tokens != 0) {
       std::uint32_t const page = window.num_tokens / page_tokens;
       visit(window.first_position + static_cast<std::int32_t>(page), bits_of_page(page, window));
     }
@@ -197,11 +194,11 @@ class selection_reader {
   //! The tokens of the window's page `page` that lie in the window, one bit each.
   static __device__ std::uint32_t bits_of_page(std::uint32_t page, row_window const& window) {
     std::uint32_t const left = window.num_tokens - page * page_tokens;
-    return left >= page_tokens ? whole_page : (1u << left) - 1u;
+    return left >= page_tokens ? whole_page<PageTokens> : (1u << left) - 1u;
   }
   template <class Visit>
-  __device__ void visit_pages(entry_quad const& quad, row_window const& window,
-                              Visit const& visit) const {
+  static __device__ void visit_pages(entry_quad const& quad, row_window const& window,
+                                     Visit const& visit) {
     std::uint32_t const first_page = static_cast<std::uint32_t>(window.first_token) / page_tokens;
     std::uint32_t const num_pages  = (window.num_tokens + page_tokens - 1) / page_tokens;
 #pragma unroll
@@ -213,8 +210,17 @@ class selection_reader {
     }
   }
 
-  bool has_pages_;
   std::int32_t const* entries_;
 };
+
+//! Calls read(reader) with the reader of a row's table: its kind is asked here, outside of the loops.
+template <int PageTokens, class Read>
+__device__ void read_row(selection const& selected, std::int32_t row, Read const& read) {
+  if (selected.kind == selection_kind::pages) {
+    read(selection_reader<PageTokens, selection_kind::pages>(selected, row));
+  } else {
+    read(selection_reader<PageTokens, selection_kind::tokens>(selected, row));
+  }
+}
 
 PAGEUNION_DEVICE_DETAIL_NAMESPACE_END
