@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
-
-#include "parallel_for.hpp"
+#include <thread>
 
 namespace pageunion::bench {
 namespace {
@@ -32,6 +31,23 @@ std::vector<std::int64_t> pages_of_row(host_problem const& p, int row, std::size
   }
   num_tokens = tokens.size();
   return pages;
+}
+
+//! Calls `body(i)` once for every i in [0, count), on all threads of the host.
+template <class Body>
+void parallel_for(std::int64_t count, Body const& body) {
+  std::int64_t const num_threads = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (std::int64_t t = 0; t < num_threads; ++t) {
+    threads.emplace_back([=, &body] {
+      for (std::int64_t i = count * t / num_threads; i < count * (t + 1) / num_threads; ++i) {
+        body(i);
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
 }
 
 }  // namespace
