@@ -6,7 +6,6 @@
 //!
 //!   attention_compare [WORKLOAD or FILE]... [--export-folder DIR] [--json FILE] [--repetitions N]
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +21,6 @@
 #include <pageunion/planner.cuh>
 #include <pageunion/policy.hpp>
 #include <pageunion/prefill.cuh>
-#include <pageunion/reference.hpp>
 
 #include "check.hpp"
 #include "event_timer.hpp"
@@ -30,8 +28,10 @@
 #include "policies.hpp"
 #include "problem_file.hpp"
 #include "problem_name.hpp"
+#include "support/attention_run.cuh"
 #include "support/device_problem.cuh"
 #include "synchronous_tile.cuh"
+#include "take_option.hpp"
 #include "workload.hpp"
 
 namespace {
@@ -39,22 +39,6 @@ namespace {
 using namespace pageunion;
 using bench::check;
 using json = nlohmann::ordered_json;
-
-//! Largest difference of the sampled rows, NaN if there is one.
-//! @param found    of all rows, `width` a row
-//! @param expected of the sampled rows
-double largest_error(std::vector<double> const& found, std::vector<std::int32_t> const& sampled,
-                     std::vector<double> const& expected, std::size_t width) {
-  double largest = 0.0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    double const error = std::fabs(found[sampled[i / width] * width + i % width] - expected[i]);
-    if (std::isnan(error)) {
-      return error;
-    }
-    largest = std::max(largest, error);
-  }
-  return largest;
-}
 
 //! Rows whose results are compared with the reference: the first, the last, and some between.
 std::vector<std::int32_t> sampled_rows(std::int32_t num_rows) {
@@ -72,21 +56,18 @@ struct context {
   bench::overlap sharing;
   bench::device_problem device;
   std::vector<std::int32_t> sampled;
-  reference_result expected;
   int repetitions;
-
-  double asked_flop() const { return 4.0 * sharing.asked_tokens * p.num_heads() * p.head_dim; }
 };
 
 template <class Enqueue>
 double median_seconds(int repetitions, Enqueue const& enqueue) {
   bench::event_timer timer;
   for (int i = 0; i < bench::num_warm_ups; ++i) {
-    timer.seconds(enqueue, nullptr);
+    timer.seconds(enqueue);
   }
   std::vector<double> times;
   for (int i = 0; i < repetitions; ++i) {
-    times.push_back(timer.seconds(enqueue, nullptr));
+    times.push_back(timer.seconds(enqueue));
   }
   return bench::median(times);
 }
@@ -96,25 +77,22 @@ template <class Enqueue>
 json measure(context const& c, char const* name, bench::plan_figures const& figures,
              Enqueue const& enqueue) {
   c.device.poison_outputs();
-  double const seconds    = median_seconds(c.repetitions, enqueue);
-  std::size_t const heads = c.p.num_heads();
-  double const error_out =
-      largest_error(c.device.out(), c.sampled, c.expected.out, heads * c.p.head_dim);
-  double const error_lse = largest_error(c.device.lse(), c.sampled, c.expected.lse, heads);
+  double const seconds              = median_seconds(c.repetitions, enqueue);
+  test::row_comparisons const error = test::compare_rows(c.device, c.sampled);
   std::printf(
       "  %-30s %8.3f ms  asked %6.1f TFLOP/s  executed %6.1f TFLOP/s  error out %.2e lse %.2e\n",
-      name, 1e3 * seconds, 1e-12 * c.asked_flop() / seconds,
-      1e-12 * figures.executed_flop / seconds, error_out, error_lse);
+      name, 1e3 * seconds, 1e-12 * c.sharing.asked_flop / seconds,
+      1e-12 * figures.executed_flop / seconds, error.out.max_abs, error.lse.max_abs);
   std::fflush(stdout);
   return {{"problem", c.p.name},
           {"kernel", name},
           {"time_ms", 1e3 * seconds},
-          {"asked_GFLOP", 1e-9 * c.asked_flop()},
+          {"asked_GFLOP", 1e-9 * c.sharing.asked_flop},
           {"executed_GFLOP", 1e-9 * figures.executed_flop},
           {"union_pages", figures.union_pages},
           {"padded_pages", figures.padded_pages},
-          {"error_out", error_out},
-          {"error_lse", error_lse},
+          {"error_out", error.out.max_abs},
+          {"error_lse", error.lse.max_abs},
           {"rows", c.p.num_rows},
           {"jaccard", c.sharing.jaccard},
           {"growth", c.sharing.growth},
@@ -125,9 +103,9 @@ json measure(context const& c, char const* name, bench::plan_figures const& figu
 template <class Policy>
 struct timed_plan {
   explicit timed_plan(context const& c) : planned(c.p) {
-    seconds = median_seconds(c.repetitions, [&](cudaStream_t stream) {
+    seconds = median_seconds(c.repetitions, [&] {
       check(make_plan(c.device.rows(), c.device.selected(), c.device.operands().cache,
-                      planned.view(), nullptr, stream),
+                      planned.view(), nullptr, nullptr),
             "make_plan");
     });
     figures = bench::measure_plan(c.p, planned);
@@ -145,9 +123,10 @@ struct timed_plan {
 //! Times the library's grouped attention at one width.
 template <class Policy>
 json measure_grouped(context const& c, char const* name, timed_plan<Policy> const& plan) {
-  json result          = measure(c, name, plan.figures, [&](cudaStream_t stream) {
-    check(grouped_attention<Policy>(c.p.num_rows, c.device.operands(), plan.planned.view(), stream),
-                   "grouped_attention");
+  json result          = measure(c, name, plan.figures, [&] {
+    check(
+                 grouped_attention<Policy>(c.p.num_rows, c.device.operands(), plan.planned.view(), nullptr),
+                 "grouped_attention");
   });
   result["planner_ms"] = 1e3 * plan.seconds;
   return result;
@@ -156,9 +135,9 @@ json measure_grouped(context const& c, char const* name, timed_plan<Policy> cons
 //! Times the yardstick.
 template <int Warps, int CtasPerSm, class Policy>
 json measure_synchronous(context const& c, char const* name, timed_plan<Policy> const& plan) {
-  return measure(c, name, plan.figures, [&](cudaStream_t stream) {
+  return measure(c, name, plan.figures, [&] {
     check(bench::synchronous_attention<Policy, Warps, CtasPerSm>(c.p.num_rows, c.device.operands(),
-                                                                 plan.planned.view(), stream),
+                                                                 plan.planned.view(), nullptr),
           "synchronous_attention");
   });
 }
@@ -174,23 +153,22 @@ json measure_rows(context const& c, char const* name) {
   std::size_t bytes = 0;
   check(workspace_bytes<Policy>(args, bytes), "workspace_bytes");
   bench::device_array const workspace(bytes);
-  return measure(c, name, bench::plan_figures{}, [&](cudaStream_t stream) {
-    check(prefill<Policy>(args, workspace.data(), bytes, stream), "prefill");
+  return measure(c, name, bench::plan_figures{}, [&] {
+    check(prefill<Policy>(args, workspace.data(), bytes, nullptr), "prefill");
   });
 }
 
 //! Runs all kernels on one problem. The library's widest groups come first: compare_table.py takes
 //! ratios to them.
 template <class Policy>
-std::vector<json> run_as(bench::host_problem const& p, int repetitions) {
-  context c{
-      p,          bench::measure_overlap(p), bench::device_problem(p), sampled_rows(p.num_rows), {},
-      repetitions};
+void measure_all(bench::host_problem const& p, int repetitions, json& results) {
+  context const c{p, bench::measure_overlap(p), bench::device_problem(p), sampled_rows(p.num_rows),
+                  repetitions};
   std::printf("\n%s: %d rows, cache blocks of %d tokens, asked %.1f GFLOP\n  %s\n", p.name.c_str(),
-              p.num_rows, p.block_tokens, 1e-9 * c.asked_flop(), to_string(c.sharing).c_str());
-  reference_rows(p.rows(), p.selected(), p.operands(), p.page_tokens, c.sampled, c.expected);
+              p.num_rows, p.block_tokens, 1e-9 * c.sharing.asked_flop,
+              to_string(c.sharing).c_str());
   timed_plan<Policy> const plan(c);
-  std::vector<json> results = {measure_grouped(c, "pageunion grouped", plan)};
+  results.push_back(measure_grouped(c, "pageunion grouped", plan));
   if constexpr (std::is_same_v<Policy, qsa_policy>) {
     timed_plan<bench::group4_policy> const plan_of_4(c);
     results.push_back(measure_grouped(c, "pageunion grouped, 4 rows", plan_of_4));
@@ -199,46 +177,6 @@ std::vector<json> run_as(bench::host_problem const& p, int repetitions) {
   results.push_back(measure_synchronous<16, 0>(c, "synchronous tile, 16 warps", plan));
   results.push_back(measure_synchronous<16, 2>(c, "synchronous tile, 16 warps x2", plan));
   results.push_back(measure_synchronous<8, 0>(c, "synchronous tile, 8 warps", plan));
-  return results;
-}
-
-//! Runs all kernels on one problem, at the geometry of its heads.
-std::vector<json> run(bench::host_problem const& p, int repetitions) {
-  return bench::with_policy(p, bench::widest_groups,
-                            [&](auto policy) { return run_as<decltype(policy)>(p, repetitions); });
-}
-
-struct options {
-  std::vector<std::string> problems;  //!< workload names and problem files
-  std::string export_folder;          //!< where each problem is written, if not empty
-  std::string json;                   //!< file for the results, if not empty
-  int repetitions = 30;
-};
-
-options parse(int argc, char** argv) {
-  options o;
-  for (int i = 1; i < argc; ++i) {
-    std::string const argument = argv[i];
-    bool const has_value       = i + 1 < argc;
-    if (argument == "--export-folder" && has_value) {
-      o.export_folder = argv[++i];
-    } else if (argument == "--json" && has_value) {
-      o.json = argv[++i];
-    } else if (argument == "--repetitions" && has_value) {
-      o.repetitions = std::max(20, std::atoi(argv[++i]));
-    } else {
-      o.problems.push_back(argument);
-    }
-  }
-  if (o.problems.empty()) {
-    o.problems = {"fresh-8k", "chunk-32k", "long-tail"};
-  }
-  return o;
-}
-
-[[noreturn]] void fail(std::string const& sentence) {
-  std::fprintf(stderr, "%s\n", sentence.c_str());
-  std::exit(EXIT_FAILURE);
 }
 
 //! A workload by name, or else a problem file.
@@ -247,10 +185,10 @@ bench::host_problem load(std::string const& name) {
   if (auto const shape = bench::named_workload(name)) {
     p = bench::make_workload(*shape);
   } else if (std::string const error = bench::read_problem(name, p); !error.empty()) {
-    fail(name + " is no workload, and as a problem file: " + error);
+    bench::fail(name + " is no workload, and as a problem file: " + error);
   }
   if (p.num_rows == 0) {
-    fail(name + ": expected rows");
+    bench::fail(name + ": expected rows");
   }
   return p;
 }
@@ -258,12 +196,15 @@ bench::host_problem load(std::string const& name) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-    std::fprintf(stderr, "no CUDA device: skipped\n");
-    return 77;
+  bench::require_device();
+  std::string const export_folder = bench::take_option(argc, argv, "--export-folder");
+  std::string const json_file     = bench::take_option(argc, argv, "--json");
+  int const repetitions =
+      std::max(20, std::atoi(bench::take_option(argc, argv, "--repetitions", "30").c_str()));
+  std::vector<std::string> problems(argv + 1, argv + argc);
+  if (problems.empty()) {
+    problems = {"fresh-8k", "chunk-32k", "long-tail"};
   }
-  options const o = parse(argc, argv);
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
   cudaFuncAttributes code{};
@@ -275,27 +216,27 @@ int main(int argc, char** argv) {
               {"ptx_version", code.ptxVersion},
               {"binary_version", code.binaryVersion},
               {"cuda_of_build", CUDART_VERSION},
-              {"repetitions", o.repetitions},
+              {"repetitions", repetitions},
               {"results", json::array()}};
   std::set<std::string> names;  // of the problems so far
-  for (std::string const& name : o.problems) {
+  for (std::string const& name : problems) {
     bench::host_problem p = load(name);
     p.name                = bench::claim_name(p.name, names);
-    for (json const& result : run(p, o.repetitions)) {
-      all["results"].push_back(result);
-    }
-    if (!o.export_folder.empty()) {
-      std::string const path = o.export_folder + "/" + p.name + ".safetensors";
+    bench::with_policy(p, bench::widest_groups, [&](auto policy) {
+      measure_all<decltype(policy)>(p, repetitions, all["results"]);
+    });
+    if (!export_folder.empty()) {
+      std::string const path = export_folder + "/" + p.name + ".safetensors";
       if (std::string const error = bench::write_problem(path, p); !error.empty()) {
-        fail(error);
+        bench::fail(error);
       }
     }
   }
-  if (!o.json.empty()) {
-    std::ofstream out(o.json);
+  if (!json_file.empty()) {
+    std::ofstream out(json_file);
     out << all.dump(1) << "\n";
     if (!out.good()) {
-      fail(o.json + " cannot be written");
+      bench::fail(json_file + " cannot be written");
     }
   }
   return EXIT_SUCCESS;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! @file
-//! Times work on a stream by CUDA events. Knows nothing of the work.
+//! Times work on the default stream by CUDA events. Knows nothing of the work.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,12 +29,12 @@ class event_timer {
     cudaEventDestroy(stop_);
   }
 
-  //! Time of `enqueue(stream)` on the device, in seconds. Waits for its end.
+  //! Time of `enqueue()` on the device, in seconds. Waits for its end.
   template <class Enqueue>
-  double seconds(Enqueue const& enqueue, cudaStream_t stream) {
-    check(cudaEventRecord(start_, stream), "cudaEventRecord");
-    enqueue(stream);
-    check(cudaEventRecord(stop_, stream), "cudaEventRecord");
+  double seconds(Enqueue const& enqueue) {
+    check(cudaEventRecord(start_), "cudaEventRecord");
+    enqueue();
+    check(cudaEventRecord(stop_), "cudaEventRecord");
     check(cudaEventSynchronize(stop_), "the timed work");
     float milliseconds = 0.0f;
     check(cudaEventElapsedTime(&milliseconds, start_, stop_), "cudaEventElapsedTime");

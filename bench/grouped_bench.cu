@@ -19,7 +19,6 @@
 #include <pageunion/planner.cuh>
 
 #include "harness.hpp"
-#include "nvtx_range.hpp"
 #include "plan_figures.hpp"
 #include "policies.hpp"
 #include "synchronous_tile.cuh"
@@ -39,41 +38,36 @@ enum class kernel_choice {
 
 template <class Policy>
 status launch(kernel_choice kernel, loaded_problem const& p,
-              plan<plan_shape_of<Policy>> const& planned, cudaStream_t stream) {
-  attention_operands const& operands = p.device.operands();
+              plan<plan_shape_of<Policy>> const& planned) {
+  int const num_rows                = p.host().num_rows;
+  attention_operands const operands = p.device.operands();
   switch (kernel) {
     case kernel_choice::synchronous_16_warps:
-      return synchronous_attention<Policy, 16>(p.host().num_rows, operands, planned, stream);
+      return synchronous_attention<Policy, 16>(num_rows, operands, planned, nullptr);
     case kernel_choice::synchronous_16_warps_x2:
-      return synchronous_attention<Policy, 16, 2>(p.host().num_rows, operands, planned, stream);
+      return synchronous_attention<Policy, 16, 2>(num_rows, operands, planned, nullptr);
     case kernel_choice::synchronous_8_warps:
-      return synchronous_attention<Policy, 8>(p.host().num_rows, operands, planned, stream);
+      return synchronous_attention<Policy, 8>(num_rows, operands, planned, nullptr);
     case kernel_choice::library:
       break;
   }
-  return grouped_attention<Policy>(p.host().num_rows, operands, planned, stream);
+  return grouped_attention<Policy>(num_rows, operands, planned, nullptr);
 }
 
 template <class Policy>
 prepared_case prepare(kernel_choice kernel, problem_handle const& p) {
   auto const planned = std::make_shared<device_plan<plan_shape_of<Policy>> const>(p->host());
-  {
-    nvtx_range const range("plan");
-    check(make_plan(p->device.rows(), p->device.selected(), p->device.operands().cache,
-                    planned->view(), nullptr, nullptr),
-          "make_plan");
-    check(cudaDeviceSynchronize(), "make_plan");
-  }
+  check(make_plan(p->device.rows(), p->device.selected(), p->device.operands().cache,
+                  planned->view(), nullptr, nullptr),
+        "make_plan");
   plan_figures const figures = measure_plan(p->host(), *planned);
-  prepared_case c;
-  c.enqueue = [kernel, p, planned](cudaStream_t stream) {
-    nvtx_range const range("attention");
-    check(launch<Policy>(kernel, *p, planned->view(), stream), "attention");
+  prepared_case c            = described(*p, "attention");
+  c.enqueue                  = [kernel, p, planned] {
+    check(launch<Policy>(kernel, *p, planned->view()), "attention");
   };
-  describe(*p, c);
   c.facts["tiles"]           = figures.tiles;
   c.facts["sharing"]         = p->sharing.pages_per_row * p->host().num_rows / figures.union_pages;
-  c.amounts["asked_TFLOP/s"] = 1e-12 * p->asked_flop();
+  c.amounts["asked_TFLOP/s"] = 1e-12 * p->sharing.asked_flop;
   c.amounts["executed_TFLOP/s"] = 1e-12 * figures.executed_flop;
   c.amounts["kv_GB/s"]          = 1e-9 * figures.staged_bytes;
   return c;
@@ -121,38 +115,30 @@ void sweep_overlap(std::vector<bench_case>& cases) {
 }
 
 void sweep_widths(std::vector<bench_case>& cases) {
-  for (char const* const name : {"fresh-8k", "chunk-32k", "long-tail", "disjoint"}) {
-    problem_source const source = generated(*named_workload(name));
+  for (std::string const name : {"fresh-8k", "chunk-32k", "long-tail", "disjoint"}) {
     for (int const group_rows : {4, 8}) {
-      cases.push_back(
-          make_case(std::string("grouped/") + name + "/group_rows:" + std::to_string(group_rows),
-                    source, group_rows));
+      cases.push_back(make_case("grouped/" + name + "/group_rows:" + std::to_string(group_rows),
+                                generated(*named_workload(name)), group_rows));
     }
   }
 }
 
 void sweep_cache(std::vector<bench_case>& cases) {
-  for (int const block_tokens : {16, 400, 784, 1600}) {
-    problem_spec shape = *named_workload("chunk-32k");
-    shape.block_tokens = block_tokens;
-    cases.push_back(make_case("grouped/chunk-32k/block_tokens:" + std::to_string(block_tokens),
-                              generated(shape), 8));
+  for (int const tokens : {16, 400, 784, 1600}) {
+    cases.push_back(make_case("grouped/chunk-32k/block_tokens:" + std::to_string(tokens),
+                              varied("chunk-32k", &problem_spec::block_tokens, tokens), 8));
   }
-  for (auto const& [layout, name] : {std::pair{kv_layout::separate, "separate"},
-                                     std::pair{kv_layout::interleaved_blocks, "interleaved"}}) {
-    problem_spec shape = *named_workload("chunk-32k");
-    shape.layout       = layout;
-    cases.push_back(
-        make_case(std::string("grouped/chunk-32k/layout:") + name, generated(shape), 8));
-  }
+  cases.push_back(make_case("grouped/chunk-32k/layout:separate",
+                            varied("chunk-32k", &problem_spec::layout, kv_layout::separate), 8));
+  cases.push_back(
+      make_case("grouped/chunk-32k/layout:interleaved",
+                varied("chunk-32k", &problem_spec::layout, kv_layout::interleaved_blocks), 8));
 }
 
 void sweep_requests(std::vector<bench_case>& cases) {
   for (int const requests : {1, 4, 16}) {
-    problem_spec shape = *named_workload("fresh-8k");
-    shape.num_requests = requests;
-    cases.push_back(
-        make_case("grouped/fresh-8k/requests:" + std::to_string(requests), generated(shape), 8));
+    cases.push_back(make_case("grouped/fresh-8k/requests:" + std::to_string(requests),
+                              varied("fresh-8k", &problem_spec::num_requests, requests), 8));
   }
 }
 
@@ -168,12 +154,10 @@ void sweep_heads(std::vector<bench_case>& cases) {
 
 std::vector<bench_case> cases() {
   std::vector<bench_case> all;
-  sweep_workloads(all);
-  sweep_overlap(all);
-  sweep_widths(all);
-  sweep_cache(all);
-  sweep_requests(all);
-  sweep_heads(all);
+  for (auto const sweep :
+       {sweep_workloads, sweep_overlap, sweep_widths, sweep_cache, sweep_requests, sweep_heads}) {
+    sweep(all);
+  }
   return all;
 }
 
@@ -187,9 +171,4 @@ std::vector<bench_case> cases_on_file(problem_source const& source) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  using kernel_policy = qsa_policy;
-  return run_benchmarks(
-      argc, argv, cases, cases_on_file,
-      reinterpret_cast<void const*>(&synchronous_tile_kernel<kernel_policy, 16, 0>));
-}
+int main(int argc, char** argv) { return run_benchmarks(argc, argv, cases, cases_on_file); }

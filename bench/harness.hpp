@@ -4,8 +4,6 @@
 //! --export, --workload and --cuda-profile-case, and the way into Google Benchmark.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,11 +22,6 @@ struct loaded_problem {
 
   host_problem const& host() const { return device.host(); }
 
-  //! Operations of both products over the tokens that the rows asked for.
-  double asked_flop() const {
-    return 4.0 * sharing.asked_tokens * host().num_heads() * host().head_dim;
-  }
-
   overlap sharing;
   device_problem device;
 };
@@ -44,14 +37,23 @@ struct problem_source {
 //! A workload as a source.
 problem_source generated(problem_spec const& shape);
 
+//! A named workload of which one member is another: a step of a sweep.
+template <class Base, class Value>
+problem_source varied(char const* name, Value Base::*member, Value const& value) {
+  problem_spec shape = *named_workload(name);
+  shape.*member      = value;
+  return generated(shape);
+}
+
 //! The problem of a source. Keeps the last one: cases of one problem should stand side by side.
 problem_handle load(problem_source const& source);
 
 //! A case that is ready to be timed. Everything that it needs is owned by `enqueue`.
 struct prepared_case {
-  std::function<void(cudaStream_t)> enqueue;  //!< one repetition; does not wait
-  std::map<std::string, double> facts;        //!< counters as they are
-  std::map<std::string, double> amounts;      //!< of one repetition; shown per second
+  char const* range = "";                 //!< name of a repetition on a profiler's timeline
+  std::function<void()> enqueue;          //!< one repetition on the default stream; does not wait
+  std::map<std::string, double> facts;    //!< counters as they are
+  std::map<std::string, double> amounts;  //!< of one repetition; shown per second
 };
 
 //! Whether the L2 cache is flushed before every repetition.
@@ -64,17 +66,15 @@ struct bench_case {
   std::function<prepared_case()> prepare;
 };
 
-//! Puts the problem's size and overlap into a case.
-void describe(loaded_problem const& p, prepared_case& c);
+//! A case with the problem's size and overlap among its facts, and nothing to enqueue yet.
+prepared_case described(loaded_problem const& p, char const* range);
 
 //! main() of a benchmark program.
 //!
 //! @param cases    makes the cases that sweep workloads
 //! @param on_file  makes the cases for the problem of --problem
-//! @param kernel   any kernel of the program, to say which machine code the device runs
 //! @return exit code; 77 if there is no device and one is needed
 int run_benchmarks(int argc, char** argv, std::function<std::vector<bench_case>()> const& cases,
-                   std::function<std::vector<bench_case>(problem_source const&)> const& on_file,
-                   void const* kernel);
+                   std::function<std::vector<bench_case>(problem_source const&)> const& on_file);
 
 }  // namespace pageunion::bench

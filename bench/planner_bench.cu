@@ -16,7 +16,6 @@
 #include <pageunion/planner.cuh>
 
 #include "harness.hpp"
-#include "nvtx_range.hpp"
 #include "plan_figures.hpp"
 #include "policies.hpp"
 
@@ -34,17 +33,14 @@ prepared_case prepare(problem_handle const& p, reporting reports) {
   auto const report =
       std::make_shared<device_array const>(std::vector<plan_report>(1, plan_report{}));
   plan_report* const counted = reports == reporting::on ? report->as<plan_report>() : nullptr;
-  prepared_case c;
-  c.enqueue = [p, planned, report, counted](cudaStream_t stream) {
-    nvtx_range const range("plan");
+  prepared_case c            = described(*p, "plan");
+  c.enqueue                  = [p, planned, report, counted] {
     check(make_plan(p->device.rows(), p->device.selected(), p->device.operands().cache,
-                    planned->view(), counted, stream),
-          "make_plan");
+                                     planned->view(), counted, nullptr),
+                           "make_plan");
   };
-  c.enqueue(nullptr);
-  check(cudaDeviceSynchronize(), "make_plan");
+  c.enqueue();
   plan_figures const figures = measure_plan(p->host(), *planned);
-  describe(*p, c);
   c.facts["tiles"]           = figures.tiles;
   c.facts["sharing"]         = p->sharing.pages_per_row * p->host().num_rows / figures.union_pages;
   c.amounts["rows/s"]        = p->host().num_rows;
@@ -74,31 +70,24 @@ std::vector<bench_case> cases() {
     all.push_back(make_case("planner/workload:" + name + "/cold", source, 8, l2_state::cold));
   }
   for (int const rows : {64, 512, 2048, 8192}) {
-    problem_spec shape = *named_workload("chunk-32k");
-    shape.num_rows     = rows;
-    all.push_back(make_case("planner/chunk-32k/rows:" + std::to_string(rows), generated(shape), 8));
+    all.push_back(make_case("planner/chunk-32k/rows:" + std::to_string(rows),
+                            varied("chunk-32k", &problem_spec::num_rows, rows), 8));
   }
   for (auto const& [kind, name] :
        {std::pair{selection_kind::tokens, "tokens"}, std::pair{selection_kind::pages, "pages"}}) {
-    problem_spec shape = *named_workload("chunk-32k");
-    shape.kind         = kind;
-    all.push_back(
-        make_case(std::string("planner/chunk-32k/selection:") + name, generated(shape), 8));
+    all.push_back(make_case(std::string("planner/chunk-32k/selection:") + name,
+                            varied("chunk-32k", &problem_spec::kind, kind), 8));
   }
+  problem_source const chunk = generated(*named_workload("chunk-32k"));
   for (int const group_rows : {4, 8, 16}) {
-    all.push_back(make_case("planner/chunk-32k/group_rows:" + std::to_string(group_rows),
-                            generated(*named_workload("chunk-32k")), group_rows));
-  }
-  for (auto const& [reports, name] :
-       {std::pair{reporting::off, "off"}, std::pair{reporting::on, "on"}}) {
-    all.push_back(make_case(std::string("planner/chunk-32k/report:") + name,
-                            generated(*named_workload("chunk-32k")), 8, l2_state::warm, reports));
-  }
-  for (int const requests : {1, 4, 16}) {
-    problem_spec shape = *named_workload("fresh-8k");
-    shape.num_requests = requests;
     all.push_back(
-        make_case("planner/fresh-8k/requests:" + std::to_string(requests), generated(shape), 8));
+        make_case("planner/chunk-32k/group_rows:" + std::to_string(group_rows), chunk, group_rows));
+  }
+  all.push_back(make_case("planner/chunk-32k/report:off", chunk, 8));
+  all.push_back(make_case("planner/chunk-32k/report:on", chunk, 8, l2_state::warm, reporting::on));
+  for (int const requests : {1, 4, 16}) {
+    all.push_back(make_case("planner/fresh-8k/requests:" + std::to_string(requests),
+                            varied("fresh-8k", &problem_spec::num_requests, requests), 8));
   }
   return all;
 }
@@ -108,12 +97,6 @@ std::vector<bench_case> cases_on_file(problem_source const& source) {
           make_case("planner/problem/cold", source, widest_groups, l2_state::cold)};
 }
 
-//! Only tells which machine code the device runs.
-__global__ void empty_kernel() {}
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_benchmarks(argc, argv, cases, cases_on_file,
-                        reinterpret_cast<void const*>(&empty_kernel));
-}
+int main(int argc, char** argv) { return run_benchmarks(argc, argv, cases, cases_on_file); }

@@ -3,11 +3,11 @@
 //! The policies that the benchmarks instantiate, and the way from a problem's shape to one of them.
 #pragma once
 
-#include <cstdio>
-#include <cstdlib>
+#include <string>
 
 #include <pageunion/policy.hpp>
 
+#include "check.hpp"
 #include "workload.hpp"
 
 namespace pageunion::bench {
@@ -33,34 +33,32 @@ struct group16_policy : qsa_policy {
 //! that somebody else made is timed with, since its heads are not known before it is read.
 inline constexpr int widest_groups = 0;
 
-//! Rows of a group of the widest instance for a problem's heads; 8 if there is none.
-inline int widest_group_rows(host_problem const& p) {
-  bool const has_twelve_heads = p.heads_per_kv == heads12_policy::heads_per_kv;
-  return has_twelve_heads ? heads12_policy::group_rows : qsa_policy::group_rows;
+//! True if a problem can be timed with a policy in groups of so many rows, or widest_groups.
+template <class Policy>
+bool suits(host_problem const& p, int group_rows) {
+  return p.page_tokens == Policy::page_tokens && p.heads_per_kv == Policy::heads_per_kv &&
+         p.head_dim == Policy::head_dim &&
+         (group_rows == Policy::group_rows || group_rows == widest_groups);
 }
 
 //! Calls `body(policy)` with the instance for a problem and a group width, or widest_groups. Ends
 //! the program, with a message, if there is none.
 template <class Body>
-auto with_policy(host_problem const& p, int wanted_rows, Body const& body) {
-  int const group_rows = wanted_rows == widest_groups ? widest_group_rows(p) : wanted_rows;
-  if (p.page_tokens == qsa_policy::page_tokens && p.head_dim == qsa_policy::head_dim) {
-    if (p.heads_per_kv == 12 && group_rows == 4) {
-      return body(heads12_policy{});
-    }
-    if (p.heads_per_kv == 6 && group_rows == 4) {
-      return body(group4_policy{});
-    }
-    if (p.heads_per_kv == 6 && group_rows == 8) {
-      return body(qsa_policy{});
-    }
+auto with_policy(host_problem const& p, int group_rows, Body const& body) {
+  if (suits<qsa_policy>(p, group_rows)) {
+    return body(qsa_policy{});
   }
-  std::fprintf(
-      stderr,
-      "no instance for pages of %d tokens, %d heads per KV head, head_dim %d and groups of "
-      "%d rows: add a policy to bench/policies.hpp\n",
-      p.page_tokens, p.heads_per_kv, p.head_dim, group_rows);
-  std::exit(EXIT_FAILURE);
+  if (suits<group4_policy>(p, group_rows)) {
+    return body(group4_policy{});
+  }
+  if (suits<heads12_policy>(p, group_rows)) {
+    return body(heads12_policy{});
+  }
+  std::string const width = group_rows == widest_groups ? "any" : std::to_string(group_rows);
+  fail("no instance for pages of " + std::to_string(p.page_tokens) + " tokens, " +
+       std::to_string(p.heads_per_kv) + " heads per KV head, head_dim " +
+       std::to_string(p.head_dim) + " and groups of " + width +
+       " rows: add a policy to bench/policies.hpp");
 }
 
 }  // namespace pageunion::bench

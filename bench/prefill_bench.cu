@@ -10,6 +10,7 @@
 //!   workspace_MiB       workspace_bytes()
 //!   jaccard, growth_n   overlap of adjacent rows, and of unions of n rows
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness.hpp"
@@ -26,7 +27,7 @@ void sweep_workloads(std::vector<bench_case>& cases) {
   for (std::string const& name : workload_names()) {
     problem_source const source = generated(*named_workload(name));
     for (route const wanted : {route::automatic, route::grouped, route::row}) {
-      std::string const title = std::string("prefill/") + name_of(wanted) + "/workload:" + name;
+      std::string const title = "prefill/" + name_of(wanted) + "/workload:" + name;
       cases.push_back(prefill_case(title, source, wanted));
       cases.push_back(prefill_case(title + "/cold", source, wanted, l2_state::cold));
     }
@@ -36,28 +37,22 @@ void sweep_workloads(std::vector<bench_case>& cases) {
 void sweep_overlap(std::vector<bench_case>& cases) {
   for (int step = 0; step < num_overlap_steps; ++step) {
     for (route const wanted : {route::grouped, route::row}) {
-      cases.push_back(prefill_case(
-          std::string("prefill/") + name_of(wanted) + "/overlap:" + std::to_string(step),
-          generated(overlap_step(step)), wanted));
+      cases.push_back(
+          prefill_case("prefill/" + name_of(wanted) + "/overlap:" + std::to_string(step),
+                       generated(overlap_step(step)), wanted));
     }
   }
 }
 
-void sweep_selection(std::vector<bench_case>& cases) {
+void sweep_shapes(std::vector<bench_case>& cases) {
   for (auto const& [kind, name] :
        {std::pair{selection_kind::tokens, "tokens"}, std::pair{selection_kind::pages, "pages"}}) {
-    problem_spec shape = *named_workload("fresh-8k");
-    shape.kind         = kind;
     cases.push_back(prefill_case(std::string("prefill/fresh-8k/selection:") + name,
-                                 generated(shape), route::automatic));
+                                 varied("fresh-8k", &problem_spec::kind, kind), route::automatic));
   }
-}
-
-void sweep_rows(std::vector<bench_case>& cases) {
   for (int const rows : {512, 1024, 2048, 4096, 8192}) {
-    problem_spec shape = *named_workload("chunk-32k");
-    shape.num_rows     = rows;
-    cases.push_back(prefill_case("prefill/chunk-32k/rows:" + std::to_string(rows), generated(shape),
+    cases.push_back(prefill_case("prefill/chunk-32k/rows:" + std::to_string(rows),
+                                 varied("chunk-32k", &problem_spec::num_rows, rows),
                                  route::automatic));
   }
 }
@@ -66,26 +61,18 @@ std::vector<bench_case> cases() {
   std::vector<bench_case> all;
   sweep_workloads(all);
   sweep_overlap(all);
-  sweep_selection(all);
-  sweep_rows(all);
+  sweep_shapes(all);
   return all;
 }
 
 std::vector<bench_case> cases_on_file(problem_source const& source) {
   std::vector<bench_case> all;
   for (route const wanted : {route::automatic, route::grouped, route::row}) {
-    all.push_back(
-        prefill_case(std::string("prefill/") + name_of(wanted) + "/problem", source, wanted));
+    all.push_back(prefill_case("prefill/" + name_of(wanted) + "/problem", source, wanted));
   }
   return all;
 }
 
-//! Only tells which machine code the device runs.
-__global__ void empty_kernel() {}
-
 }  // namespace
 
-int main(int argc, char** argv) {
-  return run_benchmarks(argc, argv, cases, cases_on_file,
-                        reinterpret_cast<void const*>(&empty_kernel));
-}
+int main(int argc, char** argv) { return run_benchmarks(argc, argv, cases, cases_on_file); }

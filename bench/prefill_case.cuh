@@ -4,11 +4,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include <pageunion/prefill.cuh>
 
 #include "harness.hpp"
-#include "nvtx_range.hpp"
 #include "policies.hpp"
 
 namespace pageunion::bench {
@@ -27,31 +27,20 @@ prepared_case prepare_prefill(problem_handle const& p, route wanted) {
 
   prefill_info info{};
   check(prefill<Policy>(args, workspace->data(), bytes, nullptr, &info), "prefill");
-  check(cudaDeviceSynchronize(), "prefill");
-  prepared_case c;
-  c.enqueue = [p, args, workspace](cudaStream_t stream) {
-    nvtx_range const range("prefill");
-    check(prefill<Policy>(args, workspace->data(), workspace->size_bytes(), stream), "prefill");
+  prepared_case c = described(*p, "prefill");
+  c.enqueue       = [p, args, workspace] {
+    check(prefill<Policy>(args, workspace->data(), workspace->size_bytes(), nullptr), "prefill");
   };
-  describe(*p, c);
   c.facts["route"]           = static_cast<double>(info.route);
   c.facts["workspace_MiB"]   = static_cast<double>(bytes) / (1 << 20);
   c.amounts["rows/s"]        = p->host().num_rows;
-  c.amounts["asked_TFLOP/s"] = 1e-12 * p->asked_flop();
+  c.amounts["asked_TFLOP/s"] = 1e-12 * p->sharing.asked_flop;
   return c;
 }
 
 //! Name of a route in a case's name.
-inline char const* name_of(route r) {
-  switch (r) {
-    case route::grouped:
-      return "grouped";
-    case route::row:
-      return "row";
-    case route::automatic:
-      break;
-  }
-  return "automatic";
+inline std::string name_of(route r) {
+  return r == route::automatic ? "automatic" : r == route::grouped ? "grouped" : "row";
 }
 
 //! A case of prefill() with the policy of the widest groups for a problem.

@@ -119,6 +119,7 @@ overlap measure_overlap(host_problem const& p) {
     total_pages += static_cast<double>(pages[row].size());
     o.asked_tokens += static_cast<double>(tokens[row]);
   }
+  o.asked_flop    = 4.0 * o.asked_tokens * p.num_heads() * p.head_dim;
   o.pages_per_row = p.num_rows == 0 ? 0.0 : total_pages / p.num_rows;
 
   // Pages of the union of `rows` rows from `first` on.

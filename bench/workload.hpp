@@ -23,6 +23,7 @@ struct overlap {
   double growth[4]     = {};  //!< pages of a union of 2, 4, 8, 16 rows over the mean pages of a row
   double pages_per_row = 0.0;  //!< mean
   double asked_tokens  = 0.0;  //!< (row, token) pairs of all rows
+  double asked_flop    = 0.0;  //!< of both products over these pairs, for all query heads
 };
 
 //! Row counts of overlap::growth.
