@@ -7,6 +7,7 @@ import struct
 from typing import NamedTuple
 
 ELEMENT_BYTES = {"F16": 2, "F32": 4, "I32": 4, "I64": 8}
+TYPECODES = {"I32": "i", "I64": "q"}
 
 
 class Tensor(NamedTuple):
@@ -15,6 +16,11 @@ class Tensor(NamedTuple):
     dtype: str
     shape: tuple
     data: bytes
+
+
+def tensor(dtype, shape, values):
+    """A tensor of whole numbers, I32 or I64."""
+    return Tensor(dtype, tuple(shape), array.array(TYPECODES[dtype], values).tobytes())
 
 
 def size_bytes(dtype, shape):
@@ -32,15 +38,11 @@ def write(path, tensors, metadata):
     # The widest elements first, so that each tensor is aligned to its own.
     names = sorted(tensors, key=lambda name: -ELEMENT_BYTES[tensors[name].dtype])
     for name in names:
-        tensor = tensors[name]
-        if len(tensor.data) != size_bytes(tensor.dtype, tensor.shape):
-            raise ValueError(f"{name}: {len(tensor.data)} bytes do not fill {tensor.shape}")
-        end = offset + len(tensor.data)
-        header[name] = {
-            "dtype": tensor.dtype,
-            "shape": list(tensor.shape),
-            "data_offsets": [offset, end],
-        }
+        dtype, shape, data = tensors[name]
+        if len(data) != size_bytes(dtype, shape):
+            raise ValueError(f"{name}: {len(data)} bytes do not fill {shape}")
+        end = offset + len(data)
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -64,9 +66,9 @@ def read(path):
     return tensors, metadata
 
 
-def numbers(tensor):
+def numbers(of):
     """The whole numbers of a tensor, in one array."""
-    return array.array({"I32": "i", "I64": "q"}[tensor.dtype], tensor.data)
+    return array.array(TYPECODES[of.dtype], of.data)
 
 
 def token_table(tensors, metadata):
@@ -96,7 +98,5 @@ def token_table(tensors, metadata):
             tokens = [page * page_tokens + t for page in pages for t in range(page_tokens)]
         rows.append([token for token in dict.fromkeys(tokens) if 0 <= token < end])
     longest = max([1, *map(len, rows)])
-    padded = array.array("i")
-    for tokens in rows:
-        padded.extend(tokens + [-1] * (longest - len(tokens)))
-    return Tensor("I32", (num_rows, longest), padded.tobytes())
+    padded = [entry for tokens in rows for entry in tokens + [-1] * (longest - len(tokens))]
+    return tensor("I32", (num_rows, longest), padded)

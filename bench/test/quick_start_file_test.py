@@ -4,7 +4,6 @@
     python3 quick_start_file_test.py QUICK_START
 """
 
-import array
 import pathlib
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import problem_file  # noqa: E402
+from problem_file import tensor  # noqa: E402
 
 QUICK_START = sys.argv[1]
 SHAPE = {
@@ -24,17 +24,12 @@ SHAPE = {
 
 def answer(num_rows=9, **changes):
     """What the program prints of a file whose rows see all of one request, and its exit code."""
-
-    def int32(values, *shape):
-        return problem_file.Tensor("I32", shape, array.array("i", values).tobytes())
-
-    positions = array.array("q", range(num_rows))
     tensors = {
-        "row_request": int32([0] * num_rows, num_rows),
-        "row_position": problem_file.Tensor("I64", (num_rows,), positions.tobytes()),
-        "sequence_length": int32([num_rows], 1),
-        "block_table": int32([1, 0], 1, 2),
-        "token_table": int32(list(range(16)) * num_rows, num_rows, 16),
+        "row_request": tensor("I32", (num_rows,), [0] * num_rows),
+        "row_position": tensor("I64", (num_rows,), range(num_rows)),
+        "sequence_length": tensor("I32", (1,), [num_rows]),
+        "block_table": tensor("I32", (1, 2), [1, 0]),
+        "token_table": tensor("I32", (num_rows, 16), list(range(16)) * num_rows),
     }
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "batch.safetensors"

@@ -4,7 +4,6 @@
     python3 round_trip_test.py PROBLEM_COPY
 """
 
-import array
 import importlib.util
 import pathlib
 import subprocess
@@ -15,6 +14,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import problem_file  # noqa: E402
+from problem_file import tensor  # noqa: E402
 
 PROBLEM_COPY = sys.argv[1]
 HAS_SAFETENSORS = all(importlib.util.find_spec(name) for name in ("numpy", "safetensors"))
@@ -48,37 +48,30 @@ class RoundTrip(unittest.TestCase):
         self.assertEqual(self.original.read_bytes(), (self.folder / "back.safetensors").read_bytes())
 
     def test_cpp_reads_tables_that_python_made(self):
-        def int32(values, *shape):
-            return problem_file.Tensor("I32", shape, array.array("i", values).tobytes())
-
         tensors = {
-            "row_request": int32([0, 0, 1], 3),
-            "row_position": problem_file.Tensor("I64", (3,), array.array("q", [9, 10, 3]).tobytes()),
-            "sequence_length": int32([11, 4], 2),
-            "block_table": int32([2, 0, 1, -1], 2, 2),
-            "page_table": int32([0, -1, 1, 0, -1, -1], 3, 2),
+            "row_request": tensor("I32", (3,), [0, 0, 1]),
+            "row_position": tensor("I64", (3,), [9, 10, 3]),
+            "sequence_length": tensor("I32", (2,), [11, 4]),
+            "block_table": tensor("I32", (2, 2), [2, 0, 1, -1]),
+            "page_table": tensor("I32", (3, 2), [0, -1, 1, 0, -1, -1]),
         }
         metadata = {
-            "page_tokens": "4",
-            "block_tokens": "8",
-            "num_blocks": "3",
-            "num_heads": "6",
-            "num_kv_heads": "1",
-            "head_dim": "16",
-        }
+            "page_tokens": "4", "block_tokens": "8", "num_blocks": "3",
+            "num_heads": "6", "num_kv_heads": "1", "head_dim": "16",
+        }  # fmt: skip
         problem_file.write(self.folder / "tables.safetensors", tensors, metadata)
         code, message = problem_copy(self.folder / "back.safetensors", self.folder / "tables.safetensors")
         self.assertEqual((code, message), (0, ""))
         back, _ = problem_file.read(self.folder / "back.safetensors")
-        for name, tensor in tensors.items():
-            self.assertEqual(back[name], tensor, name)
+        for name, expected in tensors.items():
+            self.assertEqual(back[name], expected, name)
         self.assertEqual(back["q"].shape, (3, 6, 16))
         self.assertEqual(back["k"].shape, (3, 8, 1, 16))
 
     def test_python_refuses_data_of_the_wrong_size(self):
         with self.assertRaises(ValueError):
-            tensor = problem_file.Tensor("I32", (2,), b"1234")
-            problem_file.write(self.folder / "wrong.safetensors", {"counts": tensor}, {})
+            counts = problem_file.Tensor("I32", (2,), b"1234")
+            problem_file.write(self.folder / "wrong.safetensors", {"counts": counts}, {})
 
     @unittest.skipUnless(HAS_SAFETENSORS, "numpy and safetensors are not installed")
     def test_the_safetensors_package_agrees(self):
@@ -88,9 +81,9 @@ class RoundTrip(unittest.TestCase):
         arrays = safetensors.numpy.load_file(self.original)
         tensors, metadata = problem_file.read(self.original)
         self.assertEqual(set(arrays), set(tensors))
-        for name, tensor in tensors.items():
-            self.assertEqual(arrays[name].shape, tensor.shape, name)
-            self.assertEqual(numpy.ascontiguousarray(arrays[name]).tobytes(), tensor.data, name)
+        for name, ours in tensors.items():
+            self.assertEqual(arrays[name].shape, ours.shape, name)
+            self.assertEqual(numpy.ascontiguousarray(arrays[name]).tobytes(), ours.data, name)
         package = self.folder / "package.safetensors"
         safetensors.numpy.save_file(arrays, package, metadata)
         self.assertEqual(problem_copy(self.folder / "back.safetensors", package), (0, ""))

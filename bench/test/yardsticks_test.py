@@ -5,7 +5,6 @@ table of what there is.
     python3 yardsticks_test.py
 """
 
-import array
 import json
 import os
 import pathlib
@@ -20,21 +19,20 @@ BENCH = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 import compare_table  # noqa: E402
 import problem_file  # noqa: E402
+from problem_file import tensor  # noqa: E402
 
 
 def int32(rows):
     """A tensor of rows of equal length."""
-    flat = array.array("i", [number for row in rows for number in row])
-    return problem_file.Tensor("I32", (len(rows), len(rows[0])), flat.tobytes())
+    return tensor("I32", (len(rows), len(rows[0])), [number for row in rows for number in row])
 
 
 def problem(**selection):
     """Rows at positions 9 and 5 of the first request, at 3 of the second, and of no request."""
-    positions = array.array("q", [9, 5, 3, 0])
     return {
-        "row_request": problem_file.Tensor("I32", (4,), array.array("i", [0, 0, 1, 2]).tobytes()),
-        "row_position": problem_file.Tensor("I64", (4,), positions.tobytes()),
-        "sequence_length": problem_file.Tensor("I32", (2,), array.array("i", [10, 3]).tobytes()),
+        "row_request": tensor("I32", (4,), [0, 0, 1, 2]),
+        "row_position": tensor("I64", (4,), [9, 5, 3, 0]),
+        "sequence_length": tensor("I32", (2,), [10, 3]),
         **selection,
     }
 
@@ -61,7 +59,7 @@ class Selections(unittest.TestCase):
 
     def test_entries_past_the_count_are_gone(self):
         table = int32([[3, -1, 4, 5], [0, 1, 2, 3], [2, 1, 0, 0], [0, 1, 2, 3]])
-        counts = problem_file.Tensor("I32", (4,), array.array("i", [3, -1, 99, 4]).tobytes())
+        counts = tensor("I32", (4,), [3, -1, 99, 4])
         self.assertEqual(
             tokens_of(problem(token_table=table, counts=counts)),
             [[3, 4, -1], [-1, -1, -1], [2, 1, 0], [-1, -1, -1]],
