@@ -42,8 +42,8 @@ instance synchronous(char const* name) {
 
 int main() {
   instance const instances[] = {
-      grouped<bench::group4_policy>("grouped_attention<group4_policy>"),
-      grouped<bench::heads12_policy>("grouped_attention<heads12_policy>"),
+      grouped<bench::group4_policy>("attention_kernel<group_pages,group4_policy>"),
+      grouped<bench::heads12_policy>("attention_kernel<group_pages,heads12_policy>"),
       synchronous<16, 0>("synchronous_tile_kernel<qsa_policy,16,0>"),
       synchronous<16, 2>("synchronous_tile_kernel<qsa_policy,16,2>"),
       synchronous<8, 0>("synchronous_tile_kernel<qsa_policy,8,0>"),

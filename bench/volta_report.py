@@ -107,7 +107,7 @@ def ctas_per_sm(registers, smem_bytes, threads):
 
 
 def short_name(mangled):
-    """Demangled, without namespaces and parameters."""
+    """Demangled, without namespaces and parameters; of an attention its pages and its policy alone."""
     name = run("c++filt", mangled).strip()
     name = re.sub(r"^void ", "", re.sub(r"\(anonymous namespace\)::", "", name))
     depth = 0
@@ -117,7 +117,9 @@ def short_name(mangled):
             name = name[:end]
             break
     name = re.sub(r"\(int\)", "", name)
-    return re.sub(r"\b(\w+::)+", "", name).replace(" >", ">").replace("> >", ">>")
+    name = re.sub(r"\b(\w+::)+", "", name).replace(" >", ">").replace("> >", ">>")
+    attention = re.match(r"attention_kernel<.*?\b(\w+_pages)<attention_shape<(\w+)", name)
+    return f"attention_kernel<{attention[1]}, {attention[2]}>" if attention else name
 
 
 def launches_of(program):
