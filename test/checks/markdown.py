@@ -69,11 +69,8 @@ def check_links(root):
                 faults.append(f"{path.relative_to(root)}: no file {name}")
             elif anchor and anchor not in anchors(file.read_text()):
                 faults.append(f"{path.relative_to(root)}: no heading #{anchor} in {file.name}")
-    readme = root / "README.md"
-    if not readme.exists():
-        faults.append("README.md does not exist")
-    elif len(readme.read_text().splitlines()) >= MAX_README_LINES:
-        faults.append(f"README.md: {len(readme.read_text().splitlines())} lines; under {MAX_README_LINES}")
+    if (num_lines := len((root / "README.md").read_text().splitlines())) >= MAX_README_LINES:
+        faults.append(f"README.md: {num_lines} lines; under {MAX_README_LINES}")
     return faults
 
 
@@ -98,6 +95,7 @@ def extract(root, folder):
              if language == "cmake"]
     if not cmake or not quick_start(root):
         return ["README.md: no CMake block, or no quick start"]
+    folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "CMakeLists.txt").write_text(cmake[0])
     (folder / "quick_start.cu").write_text(quick_start(root))
@@ -118,7 +116,7 @@ def fault_of_command(command, place):
     return [f"{place}: {result.stdout}"] if result.returncode else []
 
 
-def check_blocks(root, compiler):
+def check_blocks(root, *compiler):
     programs = [p.read_text() for p in (root / "examples").rglob("*.cu*")]
     faults = []
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +128,7 @@ def check_blocks(root, compiler):
                 if not language:
                     faults.append(f"{place}: the code block names no language")
                 elif language in CPP and not any(is_passage(content, p) for p in programs):
-                    faults += fault_of_command(compiler + [str(file)], place)
+                    faults += fault_of_command([*compiler, str(file)], place)
                 elif language in SHELL:
                     faults += fault_of_command(["bash", "-n", str(file)], place)
     return faults
@@ -168,20 +166,12 @@ def check_statuses(root):
     return faults if expected else ["status.hpp: no enumerator was found"]
 
 
+COMMANDS = {"links": check_links, "quick_start": check_quick_start, "extract": extract,
+            "statuses": check_statuses, "compile": check_blocks}
+
+
 def main(command, repository, *rest):
-    root = pathlib.Path(repository)
-    if command == "links":
-        faults = check_links(root)
-    elif command == "quick_start":
-        faults = check_quick_start(root)
-    elif command == "extract":
-        faults = extract(root, pathlib.Path(rest[0]))
-    elif command == "statuses":
-        faults = check_statuses(root)
-    elif command == "compile":
-        faults = check_blocks(root, list(rest))
-    else:
-        faults = [f"unknown command {command}"]
+    faults = COMMANDS[command](pathlib.Path(repository), *rest)
     for fault in faults:
         print(fault)
     return 1 if faults else 0

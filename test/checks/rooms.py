@@ -5,6 +5,7 @@
 Every header under include/pageunion has a line below. A header without one fails, and so does a
 line without a header."""
 
+import graphlib
 import pathlib
 import re
 import sys
@@ -53,24 +54,8 @@ def line_of(header):
 
 def may_include(header, included):
     own_line, line = line_of(header), line_of(included)
-    own_folder = [own_line] if own_line.endswith("/") else []
-    for allowed in ROOMS[own_line][1] + own_folder + ["version.hpp"]:
-        if isinstance(allowed, int):
-            if ROOMS[line][0] <= allowed:
-                return True
-        elif allowed == line:
-            return True
-    return False
-
-
-def includes_itself(header, includes, seen=()):
-    """True if a chain of includes leads back to `header`."""
-    for included in includes.get(seen[-1] if seen else header, []):
-        if included == header:
-            return True
-        if included not in seen and includes_itself(header, includes, seen + (included,)):
-            return True
-    return False
+    allowed = [*ROOMS[own_line][1], "version.hpp", *([own_line] if own_line.endswith("/") else [])]
+    return line in allowed or any(isinstance(a, int) and ROOMS[line][0] <= a for a in allowed)
 
 
 def main(repository):
@@ -94,9 +79,10 @@ def main(repository):
                 faults.append(
                     f"{header} (room {ROOMS[line_of(header)][0]}) may not include {included} "
                     f"(room {ROOMS[line_of(included)][0]})")
-    for header in includes:
-        if includes_itself(header, includes):
-            faults.append(f"{header}: includes itself through others")
+    try:
+        graphlib.TopologicalSorter(includes).prepare()
+    except graphlib.CycleError as error:
+        faults.append(f"headers include one another in a circle: {', '.join(error.args[1])}")
     for line in ROOMS:
         if not any(line_of(header) == line for header in headers):
             faults.append(f"{line}: has a line in the table of rooms, but does not exist")

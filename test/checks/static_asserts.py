@@ -9,20 +9,16 @@ import pathlib
 import re
 import sys
 
-from doc_comments import blank_out
+LITERAL = r'"((?:\\.|[^"\\])*)"'
 
 
 def static_asserts(text):
-    """(line, message) of every static_assert; the message is None if there is none."""
-    code = blank_out(text)
-    for match in re.finditer(r"\bstatic_assert\s*\(", code):
-        depth, position = 1, match.end()
-        while depth:
-            depth += (code[position] == "(") - (code[position] == ")")
-            position += 1
-        pieces = re.search(r',\s*((?:"(?:\\.|[^"\\])*"\s*)+)\)$', text[match.start():position])
-        message = "".join(re.findall(r'"((?:\\.|[^"\\])*)"', pieces[1])) if pieces else None
-        yield text.count("\n", 0, match.start()) + 1, message
+    """(line, message) of every static_assert; the message is empty if there is none."""
+    code = re.sub(r"//.*", "", text)
+    for match in re.finditer(rf"\bstatic_assert\s*\((?:[^;\"]|{LITERAL})*\);", code):
+        message = re.search(rf",\s*((?:{LITERAL}\s*)+)\);$", match[0])
+        pieces = re.findall(LITERAL, message[1]) if message else []
+        yield code.count("\n", 0, match.start()) + 1, "".join(pieces)
 
 
 def main(repository):
