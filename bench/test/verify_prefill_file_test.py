@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The quick start takes a file whose shape is its own, and says what it expected of any other.
+"""verify_prefill takes a file whose shape is its own, and says what it expected of any other.
 
-    python3 quick_start_file_test.py QUICK_START
+    python3 verify_prefill_file_test.py VERIFY_PREFILL
 """
 
 import pathlib
@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import problem_file  # noqa: E402
 from problem_file import tensor  # noqa: E402
 
-QUICK_START = sys.argv[1]
+VERIFY_PREFILL = sys.argv[1]
 SHAPE = {
     "page_tokens": "4", "block_tokens": "16", "num_blocks": "2",
     "num_heads": "6", "num_kv_heads": "1", "head_dim": "256",
@@ -35,12 +35,12 @@ def answer(num_rows=9, **changes):
         path = pathlib.Path(folder) / "batch.safetensors"
         problem_file.write(path, tensors, {**SHAPE, **changes})
         done = subprocess.run(
-            [QUICK_START, "--problem", path], stdout=subprocess.PIPE, text=True, check=False
+            [VERIFY_PREFILL, "--problem", path], stdout=subprocess.PIPE, text=True, check=False
         )
         return done.returncode, done.stdout
 
 
-class QuickStart(unittest.TestCase):
+class VerifyPrefill(unittest.TestCase):
     """Its policy is the default one."""
 
     def test_its_own_shape_is_right(self):
@@ -52,13 +52,15 @@ class QuickStart(unittest.TestCase):
         for changes in (
             {"page_tokens": "8"},
             {"num_heads": "12"},
+            {"num_kv_heads": "2"},
             {"head_dim": "128"},
             {"num_rows": 0},
         ):
             with self.subTest(**changes):
                 code, said = answer(**changes)
                 self.assertEqual(code, 1, said)
-                self.assertIn("expected rows, 6 heads of 256 elements, and pages of 4 tokens", said)
+                self.assertIn("expected rows, 6 heads of 256 elements on one KV head", said)
+                self.assertIn("pages of 4 tokens", said)
 
 
 if __name__ == "__main__":

@@ -1,58 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! @file
-//! The quick start's options --problem FILE and --export FILE, where it is built beside the benchmarks.
-//! The quick start itself knows nothing of files.
-#pragma once
+#include "../examples/problem_arrays.hpp"
 
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 #include <utility>
-#include <vector>
-
-#include <pageunion/prefill.cuh>
 
 #include "problem_file.hpp"
-#include "workload.hpp"
 
-namespace pageunion::bench {
+namespace {
 
-//! The arrays that a program's views point into.
-struct problem_arrays {
-  std::vector<std::int32_t>& selected;
-  std::vector<std::int32_t>& counts;
-  std::vector<std::int32_t>& row_request;
-  std::vector<std::int64_t>& row_position;
-  std::vector<std::int32_t>& sequence_length;
-  std::vector<std::int32_t>& block_table;
-  std::vector<__half>& q;
-  std::vector<__half>& kv;
-  std::size_t& k_first;  //!< element of kv where K starts
-  std::size_t& v_first;  //!< element of kv where V starts
-};
+using pageunion::bench::host_problem;
 
 //! Ends the program with a sentence.
-[[noreturn]] inline void stop(std::string const& sentence, int code) {
+[[noreturn]] void stop(std::string const& sentence, int code) {
   std::printf("%s\n", sentence.c_str());
   std::exit(code);
 }
 
-//! Puts a file's problem in the place of the program's own; its heads and pages must be those of the
-//! program, which calls prefill() with the default policy.
-inline void take_problem(std::string const& path, prefill_args& args,
-                         problem_arrays const& arrays) {
+}  // namespace
+
+void read_problem(std::string const& path, pageunion::prefill_args& args, problem_arrays& arrays) {
+  using policy = pageunion::qsa_policy;
   host_problem p;
-  std::string const wrong = read_problem(path, p);
+  std::string const wrong = pageunion::bench::read_problem(path, p);
   if (!wrong.empty()) {
     stop(wrong, EXIT_FAILURE);
   }
-  query_view const& q = args.attention.q;
-  if (p.num_heads() != q.num_heads || p.head_dim != q.head_dim ||
-      p.page_tokens != qsa_policy::page_tokens || p.num_rows == 0) {
-    stop(path + ": expected rows, " + std::to_string(q.num_heads) + " heads of " +
-             std::to_string(q.head_dim) + " elements, and pages of " +
-             std::to_string(qsa_policy::page_tokens) + " tokens",
+  if (p.num_heads() != policy::heads_per_kv || p.num_kv_heads != 1 ||
+      p.head_dim != policy::head_dim || p.page_tokens != policy::page_tokens || p.num_rows == 0) {
+    stop(path + ": expected rows, " + std::to_string(policy::heads_per_kv) + " heads of " +
+             std::to_string(policy::head_dim) + " elements on one KV head, and pages of " +
+             std::to_string(policy::page_tokens) + " tokens",
          EXIT_FAILURE);
   }
   // K and V of the program are halves in one array.
@@ -84,19 +62,18 @@ inline void take_problem(std::string const& path, prefill_args& args,
   arrays.v_first         = static_cast<std::size_t>(p.v_first);
 }
 
-//! Writes the program's problem to a file and ends the program.
-[[noreturn]] inline void export_problem(std::string const& path, prefill_args const& args,
-                                        problem_arrays const& arrays) {
-  kv_cache const& cache    = args.attention.cache;
-  token_table const& table = args.selected.tokens;
+void write_problem(std::string const& path, pageunion::prefill_args const& args,
+                   problem_arrays const& arrays) {
+  pageunion::kv_cache const& cache    = args.attention.cache;
+  pageunion::token_table const& table = args.selected.tokens;
   host_problem p;
-  p.name            = "quick_start";
+  p.name            = "verify_prefill";
   p.num_rows        = args.rows.num_rows;
   p.num_requests    = cache.blocks.num_requests;
   p.num_kv_heads    = cache.num_kv_heads;
   p.heads_per_kv    = args.attention.q.num_heads / cache.num_kv_heads;
   p.head_dim        = args.attention.q.head_dim;
-  p.page_tokens     = qsa_policy::page_tokens;
+  p.page_tokens     = pageunion::qsa_policy::page_tokens;
   p.block_tokens    = cache.block_tokens;
   p.num_blocks      = cache.num_blocks;
   p.table_width     = cache.blocks.width;
@@ -118,26 +95,6 @@ inline void take_problem(std::string const& path, prefill_args& args,
   };
   p.q_data                = bits(arrays.q);
   p.k_data                = bits(arrays.kv);
-  std::string const wrong = write_problem(path, p);
+  std::string const wrong = pageunion::bench::write_problem(path, p);
   stop(wrong.empty() ? path + ": written" : wrong, wrong.empty() ? EXIT_SUCCESS : EXIT_FAILURE);
 }
-
-//! Follows the options, --problem FILE or --export FILE; there may be none.
-//! @param args   the program's own problem, views of host memory; a token table without counts
-//! @param arrays what the views point into
-inline void follow_problem_option(int num_options, char** options, prefill_args& args,
-                                  problem_arrays const& arrays) {
-  if (num_options == 0) {
-    return;
-  }
-  std::string const option = options[0];
-  if (num_options == 2 && option == "--problem") {
-    take_problem(options[1], args, arrays);
-  } else if (num_options == 2 && option == "--export") {
-    export_problem(options[1], args, arrays);
-  } else {
-    stop("expected --problem FILE or --export FILE", EXIT_FAILURE);
-  }
-}
-
-}  // namespace pageunion::bench
