@@ -6,25 +6,12 @@
 #include <pageunion/pageunion.cuh>
 #include <pageunion/report.hpp>
 
-namespace {
+#include "example.hpp"
 
 using shape = pageunion::plan_shape_of<pageunion::qsa_policy>;
 
-template <class T>
-T* to_device(std::vector<T> const& host) {
-  T* device = nullptr;
-  cudaMalloc(&device, host.size() * sizeof(T));
-  cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice);
-  return device;
-}
-
-}  // namespace
-
 int main() {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    return std::puts("skipped: no CUDA device"), 77;
-  }
+  if (lacks_device()) return skipped;
   // 32 rows at the end of a sequence of 400 tokens; each lists the 40 tokens of 10 whole pages.
   constexpr int rows = 32, width = 40, length = 400, block_tokens = 16,
                 blocks = length / block_tokens;
@@ -58,16 +45,14 @@ int main() {
   cache.k_strides = cache.v_strides =
       pageunion::contiguous_kv_strides(block_tokens, 1, pageunion::qsa_policy::head_dim);
 
-  auto const groups   = pageunion::num_groups<shape>(rows);
-  auto const capacity = int(pageunion::group_capacity<shape>(width));
-  auto const bytes    = pageunion::layout_plan<shape>(groups, capacity).total;
-  auto const planned =
-      pageunion::carve_plan<shape>(to_device(std::vector<char>(bytes)), groups, capacity);
+  auto const groups         = pageunion::num_groups<shape>(rows);
+  auto const capacity       = int(pageunion::group_capacity<shape>(width));
+  auto const bytes          = pageunion::layout_plan<shape>(groups, capacity).total;
+  auto const planned        = pageunion::carve_plan<shape>(allocate(bytes), groups, capacity);
   auto* const device_report = to_device(std::vector<pageunion::plan_report>(1));
   auto const status =
       pageunion::make_plan<shape>(batch, selected, cache, planned, device_report, nullptr);
-  pageunion::plan_report report;
-  cudaMemcpy(&report, device_report, sizeof(report), cudaMemcpyDeviceToHost);
+  pageunion::plan_report const report = to_host(device_report, 1)[0];
   std::printf("%s\n%s", to_string(status), pageunion::format_report(report).c_str());
   bool const is_right =
       report.bad_request_rows == 1 && report.empty_rows == 2 && report.negative == 1;

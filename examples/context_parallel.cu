@@ -6,48 +6,17 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
-#include <random>
 #include <vector>
 
 #include <pageunion/pageunion.cuh>
 #include <pageunion/reference.hpp>
 
+#include "example.hpp"
+
 namespace {
 
 constexpr int heads = 6, dim = 256, page_tokens = 4, row_elements = heads * dim;
 constexpr int block_tokens = 20, block_elements = block_tokens * dim, width = 64;  // pages of a row
-std::mt19937 generator(std::random_device{}());
-std::normal_distribution<float> normal;
-
-// Ends the program if a call failed.
-void require(bool is_done, char const* text) {
-  if (!is_done) std::printf("%s\n", text), std::exit(1);
-}
-void require(cudaError_t result) { require(result == cudaSuccess, cudaGetErrorString(result)); }
-void require(pageunion::status result) {
-  require(result == pageunion::status::ok, to_string(result));
-}
-
-template <class T>
-T* to_device(std::vector<T> const& host) {
-  T* device = nullptr;
-  require(cudaMalloc(&device, host.size() * sizeof(T)));
-  require(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
-  return device;
-}
-
-std::vector<float> to_host(float const* device, std::size_t count) {
-  std::vector<float> host(count);
-  require(cudaMemcpy(host.data(), device, count * sizeof(float), cudaMemcpyDeviceToHost));
-  return host;
-}
-
-std::vector<__half> random_halves(std::size_t count) {
-  std::vector<__half> halves(count);
-  for (__half& half : halves) half = __float2half(normal(generator));
-  return halves;
-}
 
 // The cache blocks that one shard holds, and where the prompt's blocks are in it: -1 = not here.
 struct shard {
@@ -105,7 +74,7 @@ void attend(pageunion::prefill_args args, shard const& from, result to) {
   args.attention.lse                = lse_view(to);
   std::size_t bytes                 = 0;
   require(pageunion::workspace_bytes(args, bytes));
-  require(pageunion::prefill(args, to_device(std::vector<char>(bytes)), bytes, /*stream=*/nullptr));
+  require(pageunion::prefill(args, allocate(bytes), bytes, /*stream=*/nullptr));
 }
 
 // Merges what was gathered on one GPU: out [shards, rows, heads, dim] and lse [shards, rows, heads].
@@ -122,40 +91,23 @@ void merge(result from, int shards, int rows, result to) {
       partials, shards, rows, heads, out_view(to), lse_view(to), /*stream=*/nullptr));
 }
 
-// Relative error (L2); NaN if an element is.
-template <class T>
-double error_of(std::vector<float> const& actual, std::vector<T> const& expected) {
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    double const off = double(actual[i]) - double(expected[i]);
-    error += off * off, norm += double(expected[i]) * double(expected[i]);
-  }
-  return std::sqrt(error / norm);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    return std::puts("skipped: no CUDA device"), 77;
-  }
+  if (lacks_device()) return skipped;
   // A fresh prompt: its first rows see one block, and so have nothing on most shards.
   int const rows = argc > 1 ? std::atoi(argv[1]) : 1024, shards = argc > 2 ? std::atoi(argv[2]) : 4;
   std::size_t const items = std::size_t(rows) * heads;
   std::vector<int> pages(std::size_t(rows) * width), request(rows, 0), length(1, rows);
-  std::vector<std::int64_t> position(rows);
-  std::iota(position.begin(), position.end(), 0);
+  std::vector<std::int64_t> const position = consecutive_positions(/*first=*/0, rows);
   for (std::size_t i = 0; i < pages.size();
        ++i)  // repeats count once, pages of the future not at all
     pages[i] = int(generator() % (i / width / page_tokens + 1));
   auto const q = random_halves(items * dim);
   shard whole;
-  whole.table.resize((rows + block_tokens - 1) / block_tokens);
-  std::iota(whole.table.begin(), whole.table.end(), 0);
-  std::shuffle(whole.table.begin(), whole.table.end(), generator);
-  whole.k = random_halves(whole.table.size() * block_elements);
-  whole.v = random_halves(whole.k.size());
+  whole.table = shuffled_numbers((rows + block_tokens - 1) / block_tokens);
+  whole.k     = random_halves(whole.table.size() * block_elements);
+  whole.v     = random_halves(whole.k.size());
 
   pageunion::prefill_args args;
   args.rows            = {rows, request.data(), position.data(), length.data()};
@@ -178,9 +130,10 @@ int main(int argc, char** argv) {
   merge(partials, shards, rows, merged);
   attend(args, whole, unsplit);
   auto const out = to_host(merged.out, items * dim), lse = to_host(merged.lse, items);
-  double const errors[] = {error_of(out, expected.out), error_of(lse, expected.lse),
-                           error_of(out, to_host(unsplit.out, items * dim)),
-                           error_of(lse, to_host(unsplit.lse, items))};
+  double const errors[] = {compare(out, expected.out).relative_l2,
+                           compare(lse, expected.lse).relative_l2,
+                           compare(out, to_host(unsplit.out, items * dim)).relative_l2,
+                           compare(lse, to_host(unsplit.lse, items)).relative_l2};
 
   // Where one shard alone has tokens, merging it with empties keeps every bit.
   auto const part_out = to_host(partials.out, shards * items * dim);

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
-#include <random>
 #include <vector>
 
 #include <pageunion/reference.hpp>
+
+#include "example.hpp"
 
 namespace {
 
@@ -28,15 +28,10 @@ struct problem {
 // Random tokens: some listed twice, some not visible yet, some of them holes.
 problem make_problem() {
   problem p;
-  std::mt19937 generator(std::random_device{}());
-  std::normal_distribution<float> normal;
-  for (auto* array : {&p.queries, &p.keys, &p.values}) {
-    for (__half& x : *array) x = __float2half(normal(generator));
-  }
+  for (auto* array : {&p.queries, &p.keys, &p.values}) *array = random_halves(array->size());
   for (int& entry : p.entries) entry = int(generator() % (rows + 40)) - 20;
-  std::iota(p.position.begin(), p.position.end(), 0);
-  std::iota(p.block_of.begin(), p.block_of.end(), 0);
-  std::shuffle(p.block_of.begin(), p.block_of.end(), generator);
+  p.position = consecutive_positions(/*first=*/0, rows);
+  p.block_of = shuffled_numbers(blocks);
   return p;
 }
 

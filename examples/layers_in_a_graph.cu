@@ -6,38 +6,26 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
-#include <random>
 #include <vector>
 
 #include <pageunion/pageunion.cuh>
 #include <pageunion/reference.hpp>
 
+#include "example.hpp"
+
 namespace {
 
 constexpr int heads = 6, dim = 256, page_tokens = 4, row_elements = heads * dim;
 constexpr int requests = 2, block_tokens = 36, width = 64;  // pages of a row
-std::mt19937 generator(std::random_device{}());
-std::normal_distribution<float> normal;
-
-// Ends the program if a call failed.
-void require(bool is_done, char const* text) {
-  if (!is_done) std::printf("%s\n", text), std::exit(1);
-}
-void require(cudaError_t result) { require(result == cudaSuccess, cudaGetErrorString(result)); }
-void require(pageunion::status result) {
-  require(result == pageunion::status::ok, to_string(result));
-}
 
 // One array on both sides. A graph keeps the address on the device.
 template <class T>
 struct array {
   std::vector<T> host;
-  T* device = nullptr;
+  T* device;
 
-  explicit array(std::size_t count) : host(count) {
-    require(cudaMalloc(&device, count * sizeof(T)));
-  }
+  explicit array(std::size_t count)
+      : host(count), device(static_cast<T*>(allocate(count * sizeof(T)))) {}
   void upload() {
     require(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
   }
@@ -58,8 +46,7 @@ struct layer {
 
 // Gives each request another share of the rows, another length and other physical blocks.
 void draw(shared& s) {
-  std::iota(s.block_of.host.begin(), s.block_of.host.end(), 0);
-  std::shuffle(s.block_of.host.begin(), s.block_of.host.end(), generator);
+  s.block_of.host         = shuffled_numbers(int(s.block_of.host.size()));
   int const rows_of_first = 1 + int(generator() % (s.rows - 1));
   for (int& length : s.length.host)
     length = s.rows + int(generator() % (s.blocks * block_tokens - s.rows));
@@ -77,7 +64,7 @@ void draw(shared& s) {
 
 void draw(layer& l) {
   for (auto* const input : {&l.q, &l.k, &l.v}) {
-    for (__half& x : input->host) x = __float2half(normal(generator));
+    input->host = random_halves(input->host.size());
     input->upload();
   }
   require(cudaMemset(l.out.device, 0xff, l.out.host.size() * sizeof(float)));  // NaN
@@ -101,30 +88,20 @@ pageunion::prefill_args make_args(shared const& s, layer const& l, side at) {
 }
 
 // Relative error (L2) of 16 rows of a layer; NaN if one of their elements is.
-double error_of(shared const& s, layer& l) {
+double error_of(shared const& s, layer const& l) {
   std::vector<int> sampled;
   for (int i = 0; i < 16; ++i) sampled.push_back(i * (s.rows - 1) / 15);
   auto const args = make_args(s, l, side::host);
   pageunion::reference_result expected;
   reference_rows(args.rows, args.selected, args.attention, page_tokens, sampled, expected);
-  std::vector<float>& out = l.out.host;
-  require(cudaMemcpy(out.data(), l.out.device, out.size() * sizeof(float), cudaMemcpyDeviceToHost));
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < expected.out.size(); ++i) {
-    std::size_t const row = sampled[i / row_elements];
-    double const off      = out[row * row_elements + i % row_elements] - expected.out[i];
-    error += off * off, norm += expected.out[i] * expected.out[i];
-  }
-  return std::sqrt(error / norm);
+  std::vector<float> const out = to_host(l.out.device, l.out.host.size());
+  return compare(pick_rows(out, sampled, row_elements), expected.out).relative_l2;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    return std::puts("skipped: no CUDA device"), 77;
-  }
+  if (lacks_device()) return skipped;
   int const rows = argc > 1 ? std::atoi(argv[1]) : 512, layers = argc > 2 ? std::atoi(argv[2]) : 12;
   shared s{rows, 4 * rows / block_tokens + 1};
   std::size_t const q_elements  = std::size_t(rows) * row_elements;
@@ -137,13 +114,12 @@ int main(int argc, char** argv) {
 
   // The layers have the same shapes and follow one another on one stream: one workspace is enough.
   std::size_t bytes          = 0;
-  void* workspace            = nullptr;
   cudaStream_t stream        = nullptr;
   cudaGraph_t graph          = nullptr;
   cudaGraphExec_t executable = nullptr;
   pageunion::prefill_info info;
   require(pageunion::workspace_bytes(make_args(s, stack[0], side::device), bytes));
-  require(cudaMalloc(&workspace, bytes));
+  void* const workspace = allocate(bytes);
   require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
   for (layer const& l : stack) {
@@ -161,7 +137,7 @@ int main(int argc, char** argv) {
     require(cudaDeviceSynchronize());  // this stream does not wait for the copies
     require(cudaGraphLaunch(executable, stream));
     require(cudaStreamSynchronize(stream));
-    for (layer& l : stack) errors.push_back(error_of(s, l));
+    for (layer const& l : stack) errors.push_back(error_of(s, l));
   }
   require(cudaGraphExecDestroy(executable));
   require(cudaStreamDestroy(stream));

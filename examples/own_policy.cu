@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A policy of one's own: 12 query heads on each of 2 KV heads and pages of 8 tokens, by both routes.
 // Usage: own_policy [rows]
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
-#include <random>
 #include <vector>
 
 #include <pageunion/pageunion.cuh>
 #include <pageunion/reference.hpp>
+
+#include "example.hpp"
 
 namespace {
 
@@ -24,48 +23,6 @@ struct own_policy : pageunion::qsa_policy {
 
 constexpr int kv_heads = 2, heads = kv_heads * own_policy::heads_per_kv, dim = own_policy::head_dim;
 constexpr int page_tokens = own_policy::page_tokens, row_elements = heads * dim;
-std::mt19937 generator(std::random_device{}());
-std::normal_distribution<float> normal;
-
-// Ends the program if a call failed.
-void require(bool is_done, char const* text) {
-  if (!is_done) std::printf("%s\n", text), std::exit(1);
-}
-void require(cudaError_t result) { require(result == cudaSuccess, cudaGetErrorString(result)); }
-void require(pageunion::status result) {
-  require(result == pageunion::status::ok, to_string(result));
-}
-
-template <class T>
-T* to_device(std::vector<T> const& host) {
-  T* device = nullptr;
-  require(cudaMalloc(&device, host.size() * sizeof(T)));
-  require(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
-  return device;
-}
-
-std::vector<__half> random_halves(std::size_t count) {
-  std::vector<__half> halves(count);
-  for (__half& half : halves) half = __float2half(normal(generator));
-  return halves;
-}
-
-// [rows, width]: each row's best whole pages. Neighbours agree on most. The row's last, partly visible
-// page is not listed: the library adds it.
-std::vector<int> choose_pages(std::vector<std::int64_t> const& position, int width) {
-  std::vector<float> fixed(position.back() / page_tokens + 1), score(fixed.size());
-  for (float& value : fixed) value = normal(generator);
-  std::vector<int> table(position.size() * width, -1), order(fixed.size());
-  for (std::size_t row = 0; row < position.size(); ++row) {
-    int const whole = int(position[row] + 1) / page_tokens, chosen = std::min(whole, width);
-    for (int page = 0; page < whole; ++page) score[page] = fixed[page] + 0.3f * normal(generator);
-    std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + chosen, order.begin() + whole,
-                      [&](int a, int b) { return score[a] > score[b]; });
-    std::copy_n(order.begin(), chosen, table.begin() + row * width);
-  }
-  return table;
-}
 
 // The output of one call, [rows, heads, dim].
 std::vector<double> attend(pageunion::prefill_args args, pageunion::route route) {
@@ -84,16 +41,10 @@ std::vector<double> attend(pageunion::prefill_args args, pageunion::route route)
 }
 
 // Prints how far two results are apart; true if no farther than float and half arithmetic explain.
-bool agree(char const* what, std::vector<double> const& a, std::vector<double> const& b) {
-  double largest = 0, error = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    double const off = std::abs(a[i] - b[i]);
-    largest          = std::max(largest, off);  // a NaN shows in the sum
-    error += off * off, norm += b[i] * b[i];
-  }
-  double const relative = std::sqrt(error / norm);
-  bool const is_right   = largest <= 2e-3 && relative <= 5e-4;
-  std::printf("%s: relative L2 %.2e, largest %.2e: %s\n", what, relative, largest,
+bool agree(char const* what, std::vector<float> const& a, std::vector<double> const& b) {
+  difference const off = compare(a, b);
+  bool const is_right  = off.largest <= 2e-3 && off.relative_l2 <= 5e-4;
+  std::printf("%s: relative L2 %.2e, largest %.2e: %s\n", what, off.relative_l2, off.largest,
               is_right ? "right" : "WRONG");
   return is_right;
 }
@@ -101,21 +52,15 @@ bool agree(char const* what, std::vector<double> const& a, std::vector<double> c
 }  // namespace
 
 int main(int argc, char** argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    return std::puts("skipped: no CUDA device"), 77;
-  }
+  if (lacks_device()) return skipped;
   // The last quarter of a prompt, in cache blocks of 24 tokens; a row attends to an eighth of them.
   int const rows = argc > 1 ? std::atoi(argv[1]) : 512, length = 4 * rows, block_tokens = 24;
   int const width  = length / page_tokens / 8;
   int const blocks = (length + block_tokens - 1) / block_tokens;
-  std::vector<std::int64_t> position(rows);
-  std::iota(position.begin(), position.end(), length - rows);
-  std::vector<int> const table = choose_pages(position, width), request(rows, 0),
-                         lengths(1, length);
-  std::vector<int> block_of(blocks);
-  std::iota(block_of.begin(), block_of.end(), 0);
-  std::shuffle(block_of.begin(), block_of.end(), generator);
+  // The row's last, partly visible page is not listed: the library adds it.
+  std::vector<std::int64_t> const position = consecutive_positions(length - rows, rows);
+  std::vector<int> const table = choose_pages(position, page_tokens, width), request(rows, 0),
+                         lengths(1, length), block_of = shuffled_numbers(blocks);
   auto const q = random_halves(std::size_t(rows) * row_elements);
   auto const k = random_halves(std::size_t(blocks) * block_tokens * kv_heads * dim);
   auto const v = random_halves(k.size());

@@ -2,33 +2,21 @@
 // vLLM's tensors as arguments without a copy: its cache [num_blocks, num_kv_heads, block_tokens, 2 *
 // head_dim], K and V side by side in the last axis, and a token table whose last column is the count.
 // Usage: vllm_cache [rows of a request [block_tokens]]
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <numeric>
-#include <random>
 #include <vector>
 
 #include <pageunion/pageunion.cuh>
 #include <pageunion/reference.hpp>
+
+#include "example.hpp"
 
 namespace {
 
 constexpr int kv_heads = 2, heads = 12, dim = 256, row_elements = heads * dim;
 constexpr int page_tokens = 4, pages = 512, count_column = pages * page_tokens + 3;  // 2051
 constexpr int requests = 3, padding_rows = 5;
-std::mt19937 generator(std::random_device{}());
-std::normal_distribution<float> normal;
-
-// Ends the program if a call failed.
-void require(bool is_done, char const* text) {
-  if (!is_done) std::printf("%s\n", text), std::exit(1);
-}
-void require(cudaError_t result) { require(result == cudaSuccess, cudaGetErrorString(result)); }
-void require(pageunion::status result) {
-  require(result == pageunion::status::ok, to_string(result));
-}
 
 // What the engine holds on the device, in its own shapes.
 struct engine_step {
@@ -74,14 +62,6 @@ pageunion::prefill_args adapt(engine_step const& step) {
   return args;
 }
 
-template <class T>
-T* to_device(std::vector<T> const& host) {
-  T* device = nullptr;
-  require(cudaMalloc(&device, host.size() * sizeof(T)));
-  require(cudaMemcpy(device, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
-  return device;
-}
-
 // The same data in plain shapes on the host: what the reference reads.
 struct plain_step {
   int rows, block_tokens, num_blocks, max_blocks;
@@ -99,10 +79,9 @@ plain_step draw(int rows_of_request, int block_tokens) {
   p.lengths      = {rows_of_request + 2400, rows_of_request + 301, rows_of_request};
   p.max_blocks   = p.lengths[0] / block_tokens + 1;
   p.num_blocks   = requests * p.max_blocks;
-  p.block_table.resize(p.num_blocks);
-  std::iota(p.block_table.begin(), p.block_table.end(), 0);
-  std::shuffle(p.block_table.begin(), p.block_table.end(), generator);
-  p.request.assign(p.rows, -1), p.position.assign(p.rows, 0);
+  p.block_table  = shuffled_numbers(p.num_blocks);
+  p.request.assign(p.rows, -1);
+  p.position.assign(p.rows, 0);
   p.table.assign(std::size_t(p.rows) * count_column, -1);
   for (int row = 0; row < p.rows - padding_rows; ++row) {
     p.request[row]    = row / rows_of_request;
@@ -116,10 +95,9 @@ plain_step draw(int rows_of_request, int block_tokens) {
     }
     for (int token = whole * page_tokens; token < visible; ++token) *entry++ = token;
   }
-  p.q.resize(std::size_t(p.rows) * row_elements);
-  p.k.resize(std::size_t(p.num_blocks) * block_tokens * kv_heads * dim), p.v.resize(p.k.size());
-  for (auto* const halves : {&p.q, &p.k, &p.v})
-    for (__half& half : *halves) half = __float2half(normal(generator));
+  p.q = random_halves(std::size_t(p.rows) * row_elements);
+  p.k = random_halves(std::size_t(p.num_blocks) * block_tokens * kv_heads * dim);
+  p.v = random_halves(p.k.size());
   return p;
 }
 
@@ -156,22 +134,25 @@ engine_step to_engine(plain_step const& p) {
     tokens.push_back(int(end - row));
   }
   engine_step step{};
-  step.rows = p.rows, step.block_tokens = p.block_tokens;
-  step.num_blocks = p.num_blocks, step.max_blocks = p.max_blocks;
-  step.q = to_device(p.q), step.kv = to_device(kv), step.tokens = to_device(tokens);
-  step.block_table = to_device(p.block_table), step.lengths = to_device(p.lengths);
-  step.request_of_row = to_device(p.request), step.positions = to_device(p.position);
-  step.out = to_device(std::vector<__half>(p.q.size(), __float2half(NAN)));
+  step.rows           = p.rows;
+  step.block_tokens   = p.block_tokens;
+  step.num_blocks     = p.num_blocks;
+  step.max_blocks     = p.max_blocks;
+  step.q              = to_device(p.q);
+  step.kv             = to_device(kv);
+  step.block_table    = to_device(p.block_table);
+  step.lengths        = to_device(p.lengths);
+  step.request_of_row = to_device(p.request);
+  step.positions      = to_device(p.position);
+  step.tokens         = to_device(tokens);
+  step.out            = to_device(std::vector<__half>(p.q.size(), __float2half(NAN)));
   return step;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    return std::puts("skipped: no CUDA device"), 77;
-  }
+  if (lacks_device()) return skipped;
   plain_step const plain =
       draw(argc > 1 ? std::atoi(argv[1]) : 200, argc > 2 ? std::atoi(argv[2]) : 784);
   auto const expected                = reference_of(plain);
@@ -179,19 +160,10 @@ int main(int argc, char** argv) {
   pageunion::prefill_args const args = adapt(step);
   std::size_t bytes                  = 0;
   require(pageunion::workspace_bytes(args, bytes));
-  require(pageunion::prefill(args, to_device(std::vector<char>(bytes)), bytes, /*stream=*/nullptr));
-  std::vector<__half> out(plain.q.size());
-  require(cudaMemcpy(out.data(), step.out, out.size() * sizeof(__half), cudaMemcpyDeviceToHost));
-
-  double largest = 0, error = 0, norm = 0;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    double const off = std::abs(double(__half2float(out[i])) - expected.out[i]);
-    largest          = std::max(largest, off);  // a NaN shows in the sum
-    error += off * off, norm += expected.out[i] * expected.out[i];
-  }
-  double const relative = std::sqrt(error / norm);
-  bool const is_right   = largest <= 4e-3 && relative <= 5e-4;
+  require(pageunion::prefill(args, allocate(bytes), bytes, /*stream=*/nullptr));
+  difference const off = compare(to_host(step.out, plain.q.size()), expected.out);
+  bool const is_right  = off.largest <= 4e-3 && off.relative_l2 <= 5e-4;
   std::printf("%d rows, blocks of %d tokens: relative L2 %.2e, largest %.2e: %s\n", step.rows,
-              step.block_tokens, relative, largest, is_right ? "right" : "WRONG");
+              step.block_tokens, off.relative_l2, off.largest, is_right ? "right" : "WRONG");
   return is_right ? 0 : 1;
 }

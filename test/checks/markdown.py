@@ -3,9 +3,7 @@
 """Checks of the documents.
 
 markdown.py links REPOSITORY
-    Every relative link leads to a file and, with a #, to a heading. README.md has under 250 lines.
-markdown.py quick_start REPOSITORY
-    The C++ program under README.md's heading "Quick start" is examples/quick_start.cu, word for word.
+    Every relative link leads to a file and, with a #, to a heading. README.md has its size and its call.
 markdown.py extract REPOSITORY FOLDER
     Writes the quick start and README.md's first CMake block to FOLDER: what a new user would do.
 markdown.py compile REPOSITORY COMPILER...
@@ -16,11 +14,12 @@ markdown.py statuses REPOSITORY
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
-MAX_README_LINES = 250
+README_LINES, README_COLUMNS, CALL_LINES = 150, 160, 25  # at most
 CPP = {"cpp", "c++", "cuda", "cu"}
 SHELL = {"sh", "bash", "shell"}
 
@@ -32,19 +31,17 @@ def documents(root):
 
 
 def blocks(text):
-    """(line, language, content, heading) of every fenced block."""
-    heading, language, begin, content = "", None, 0, []
+    """(line, language, content) of every fenced block."""
+    language, begin, content = None, 0, []
     for number, line in enumerate(text.splitlines(), 1):
         fence = re.match(r"^\s*```\s*([\w+-]*)", line)
         if language is None and fence:
             language, begin, content = fence[1], number, []
         elif language is not None and fence:
-            yield begin, language, "\n".join(content) + "\n", heading
+            yield begin, language, "\n".join(content) + "\n"
             language = None
         elif language is not None:
             content.append(line)
-        elif line.startswith("#"):
-            heading = line.lstrip("# ").strip()
 
 
 def anchors(text):
@@ -69,36 +66,31 @@ def check_links(root):
                 faults.append(f"{path.relative_to(root)}: no file {name}")
             elif anchor and anchor not in anchors(file.read_text()):
                 faults.append(f"{path.relative_to(root)}: no heading #{anchor} in {file.name}")
-    if (num_lines := len((root / "README.md").read_text().splitlines())) >= MAX_README_LINES:
-        faults.append(f"README.md: {num_lines} lines; under {MAX_README_LINES}")
+    return faults + check_readme((root / "README.md").read_text())
+
+
+def check_readme(text):
+    lines = text.splitlines()
+    faults = [f"README.md:{number}: {len(line)} columns; {README_COLUMNS} at most"
+              for number, line in enumerate(lines, 1) if len(line) > README_COLUMNS]
+    if len(lines) > README_LINES:
+        faults.append(f"README.md: {len(lines)} lines; {README_LINES} at most")
+    calls = [content for _, language, content in blocks(text) if language in CPP]
+    if len(calls) != 1 or len(calls[0].splitlines()) > CALL_LINES:
+        faults.append(f"README.md: expected one call, of {CALL_LINES} lines at most")
     return faults
 
 
-def quick_start(root):
-    """The README's program; empty if there is none."""
-    for _, language, content, heading in blocks((root / "README.md").read_text()):
-        if language in CPP and heading.lower() == "quick start":
-            return content
-    return ""
-
-
-def check_quick_start(root):
-    if not (shown := quick_start(root)):
-        return ["README.md: no C++ block under the heading Quick start"]
-    if shown != (root / "examples" / "quick_start.cu").read_text():
-        return ["README.md: the quick start is not examples/quick_start.cu, word for word"]
-    return []
-
-
 def extract(root, folder):
-    cmake = [content for _, language, content, _ in blocks((root / "README.md").read_text())
+    cmake = [content for _, language, content in blocks((root / "README.md").read_text())
              if language == "cmake"]
-    if not cmake or not quick_start(root):
-        return ["README.md: no CMake block, or no quick start"]
+    if not cmake:
+        return ["README.md: no CMake block"]
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "CMakeLists.txt").write_text(cmake[0])
-    (folder / "quick_start.cu").write_text(quick_start(root))
+    for name in ("quick_start.cu", "example.hpp"):
+        shutil.copy(root / "examples" / name, folder)
     return []
 
 
@@ -122,7 +114,7 @@ def check_blocks(root, *compiler):
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "block.cu"
         for path in documents(root):
-            for line, language, content, _ in blocks(path.read_text()):
+            for line, language, content in blocks(path.read_text()):
                 place = f"{path.relative_to(root)}:{line}"
                 file.write_text(content)
                 if not language:
@@ -166,8 +158,8 @@ def check_statuses(root):
     return faults if expected else ["status.hpp: no enumerator was found"]
 
 
-COMMANDS = {"links": check_links, "quick_start": check_quick_start, "extract": extract,
-            "statuses": check_statuses, "compile": check_blocks}
+COMMANDS = {"links": check_links, "extract": extract, "statuses": check_statuses,
+            "compile": check_blocks}
 
 
 def main(command, repository, *rest):
