@@ -332,44 +332,7 @@ TEST_CASE("a captured attention call replays with what the arrays hold then", "[
   CHECK(grouped_run<qsa_policy>(problems[0]).replay_faults(problems) == "");
 }
 
-namespace {
-
-using qsa_plan = plan<plan_shape_of<qsa_policy>>;
-
-//! One way to spoil a good plan.
-struct bad_plan {
-  char const* what;
-  status expected;
-  void (*spoil)(qsa_plan& p, std::int32_t& rows, attention_operands& o);
-};
-
-bad_plan const bad_plans[] = {
-    {"rows are negative", status::invalid_num_rows, [](auto&, auto& rows, auto&) { rows = -1; }},
-    {"a group too few", status::invalid_plan_groups, [](auto& p, auto&, auto&) { --p.num_groups; }},
-    {"a group too many", status::invalid_plan_groups,
-     [](auto& p, auto&, auto&) { ++p.num_groups; }},
-    {"no room", status::invalid_plan_capacity, [](auto& p, auto&, auto&) { p.capacity = -4; }},
-    {"half a tile", status::invalid_plan_capacity, [](auto& p, auto&, auto&) { p.capacity += 2; }},
-    {"no addresses", status::null_plan, [](auto& p, auto&, auto&) { p.addresses = nullptr; }},
-    {"no masks", status::null_plan, [](auto& p, auto&, auto&) { p.masks = nullptr; }},
-    {"no counts", status::null_plan, [](auto& p, auto&, auto&) { p.num_pages = nullptr; }},
-    {"addresses are at 8 bytes", status::misaligned_plan,
-     [](auto& p, auto&, auto&) { move_bytes(p.addresses, 8); }},
-    {"masks are at 4 bytes", status::misaligned_plan,
-     [](auto& p, auto&, auto&) { move_bytes(p.masks, 4); }},
-    {"counts are at 2 bytes", status::misaligned_plan,
-     [](auto& p, auto&, auto&) { move_bytes(p.num_pages, 2); }},
-    {"out is the masks", status::overlapping_out,
-     [](auto& p, auto&, auto& o) { o.out.data = p.masks; }},
-    {"lse is the addresses", status::overlapping_lse,
-     [](auto& p, auto&, auto& o) { o.lse.data = reinterpret_cast<float*>(p.addresses); }},
-    {"lse is in out", status::overlapping_out,
-     [](auto&, auto&, auto& o) { o.lse.data = static_cast<float*>(o.out.data) + 4; }},
-};
-
-}  // namespace
-
-TEST_CASE("a bad plan is named, nothing is enqueued and outputs stay as they were",
+TEST_CASE("a bad argument is named, nothing is enqueued and outputs stay as they were",
           "[grouped][arguments]") {
   problem_spec spec = spec_of<qsa_policy>();
   spec.num_rows     = 20;
@@ -377,24 +340,43 @@ TEST_CASE("a bad plan is named, nothing is enqueued and outputs stay as they wer
   grouped_run<qsa_policy> call(make_problem(spec));
   call.device().poison_outputs();
   // Only what is written is real: nothing may read or write anything.
-  attention_operands good = good_arguments().operands;
-  good.out.data           = call.device().operands().out.data;
-  good.lse.data           = call.device().operands().lse.data;
-  qsa_plan planned;
-  planned.addresses  = pretended_address<page_address>(20);
-  planned.masks      = pretended_address<std::uint32_t>(21);
-  planned.num_pages  = pretended_address<std::int32_t>(22);
-  planned.num_groups = 3;
-  planned.capacity   = 160;
-  for (bad_plan const& bad : bad_plans) {
-    qsa_plan spoilt             = planned;
-    attention_operands operands = good;
-    std::int32_t num_rows       = 20;
-    bad.spoil(spoilt, num_rows, operands);
-    CAPTURE(bad.what);
-    CHECK(captured_answer([&](cudaStream_t stream) {
-            return grouped_attention<qsa_policy>(num_rows, operands, spoilt, stream);
-          }) == to_string(bad.expected));
-  }
+  planned_arguments good = good_planned_arguments();
+  good.out().data        = call.device().operands().out.data;
+  good.lse().data        = call.device().operands().lse.data;
+  auto const answer      = [](planned_arguments const& given) {
+    return captured_answer([&](cudaStream_t stream) {
+      return grouped_attention<qsa_policy>(given.rows.num_rows, given.operands, given.planned,
+                                           stream);
+    });
+  };
+  using args = planned_arguments&;
+  std::vector<spoilt_call<planned_arguments>> const bad_plans{
+      {"a group too few", status::invalid_plan_groups, [](args a) { --a.planned.num_groups; }},
+      {"a group too many", status::invalid_plan_groups, [](args a) { ++a.planned.num_groups; }},
+      {"no room", status::invalid_plan_capacity, [](args a) { a.planned.capacity = -4; }},
+      {"half a tile", status::invalid_plan_capacity, [](args a) { a.planned.capacity += 2; }},
+      {"no addresses", status::null_plan, [](args a) { a.planned.addresses = nullptr; }},
+      {"no masks", status::null_plan, [](args a) { a.planned.masks = nullptr; }},
+      {"no counts", status::null_plan, [](args a) { a.planned.num_pages = nullptr; }},
+      {"addresses are at 8 bytes", status::misaligned_plan,
+       [](args a) { move_bytes(a.planned.addresses, 8); }},
+      {"masks are at 4 bytes", status::misaligned_plan,
+       [](args a) { move_bytes(a.planned.masks, 4); }},
+      {"counts are at 2 bytes", status::misaligned_plan,
+       [](args a) { move_bytes(a.planned.num_pages, 2); }},
+      {"out is the masks", status::overlapping_out, [](args a) { a.out().data = a.planned.masks; }},
+      {"lse is the addresses", status::overlapping_lse,
+       [](args a) { a.lse().data = alias<float>(a.planned.addresses); }},
+      {"lse is in out", status::overlapping_out,
+       [](args a) { a.lse().data = alias<float>(a.out().data) + 4; }},
+      {"no rows, no plan", status::ok,
+       [](args a) {
+         a.rows.num_rows = 0;
+         a.planned       = {};
+       }},
+  };
+  check_answers(bad_blocks(), good, answer);
+  check_answers(bad_operands(), good, answer);
+  check_answers(bad_plans, good, answer);
   REQUIRE(call.device().is_output_untouched());
 }

@@ -334,7 +334,7 @@ merge_arguments good_merge() {
   return call;
 }
 
-std::string answer_to(merge_arguments const& call) {
+status answer_to(merge_arguments const& call) {
   return captured_answer([&](cudaStream_t stream) {
     return merge_partials<short_head_policy::head_dim>(call.partials, call.num_partials,
                                                        call.num_rows, call.num_heads, call.out,
@@ -342,28 +342,14 @@ std::string answer_to(merge_arguments const& call) {
   });
 }
 
-struct bad_merge {
-  char const* what;
-  status expected;
-  void (*spoil)(merge_arguments&);
-};
-
-void check_answers(std::vector<bad_merge> const& calls) {
-  for (bad_merge const& bad : calls) {
-    merge_arguments call = good_merge();
-    bad.spoil(call);
-    CAPTURE(bad.what);
-    CHECK(answer_to(call) == to_string(bad.expected));
-  }
-}
+using spoilt_merges = std::vector<spoilt_call<merge_arguments>>;
 
 }  // namespace
 
 TEST_CASE("merging names a bad argument and enqueues nothing", "[merge][arguments]") {
-  REQUIRE(answer_to(good_merge()) == "ok");
-  using call         = merge_arguments&;
-  constexpr auto far = std::numeric_limits<std::int64_t>::max() / 8 * 8;
-  check_answers({
+  REQUIRE(answer_to(good_merge()) == status::ok);
+  using call = merge_arguments&;
+  spoilt_merges const bad_merges{
       {"rows are negative", status::invalid_num_rows, [](call c) { c.num_rows = -1; }},
       {"no heads", status::invalid_num_heads, [](call c) { c.num_heads = 0; }},
       {"partials are negative", status::invalid_num_partials, [](call c) { c.num_partials = -1; }},
@@ -387,7 +373,7 @@ TEST_CASE("merging names a bad argument and enqueues nothing", "[merge][argument
       {"partial rows are negative", status::invalid_partial_stride,
        [](call c) { c.partials.out_row_stride = -1536; }},
       {"partial heads overflow", status::invalid_partial_stride,
-       [](call c) { c.partials.out_head_stride = far; }},
+       [](call c) { c.partials.out_head_stride = overflowing_stride; }},
       {"partial lse is negative", status::invalid_partial_stride,
        [](call c) { c.partials.lse_head_stride = -1; }},
       {"out's heads overlap", status::invalid_out_stride, [](call c) { c.out.head_stride = 120; }},
@@ -399,12 +385,13 @@ TEST_CASE("merging names a bad argument and enqueues nothing", "[merge][argument
       {"out is lse", status::overlapping_out,
        [](call c) { c.lse.data = static_cast<float*>(c.out.data); }},
       {"rows times heads overflow", status::invalid_num_rows, [](call c) { c.num_rows = 1 << 28; }},
-  });
+  };
+  check_answers(bad_merges, good_merge(), answer_to);
 }
 
 TEST_CASE("merging takes what looks odd and is legal", "[merge][arguments]") {
   using call = merge_arguments&;
-  check_answers({
+  spoilt_merges const odd_merges{
       {"no lse", status::ok, [](call c) { c.lse = {}; }},
       {"no partials, no arrays", status::ok,
        [](call c) {
@@ -425,5 +412,6 @@ TEST_CASE("merging takes what looks odd and is legal", "[merge][arguments]") {
        }},
       {"lse begins where the partials' ends", status::ok,
        [](call c) { c.lse.data = const_cast<float*>(c.partials.lse) + 720; }},
-  });
+  };
+  check_answers(odd_merges, good_merge(), answer_to);
 }

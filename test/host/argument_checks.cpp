@@ -14,12 +14,6 @@ using pageunion::test::bad_argument;
 
 namespace detail = pageunion::detail;
 
-namespace {
-
-using qsa = pageunion::plan_shape_of<pageunion::qsa_policy>;
-
-}  // namespace
-
 TEST_CASE("every status that a check can give is given for some argument", "[arguments]") {
   std::set<status> const given_elsewhere{
       // row_attention(), merge_partials()
@@ -39,47 +33,6 @@ TEST_CASE("every status that a check can give is given for some argument", "[arg
     CAPTURE(pageunion::to_string(s));
     CHECK(given.count(s) + given_elsewhere.count(s) == 1);
   }
-}
-
-TEST_CASE("a workspace of exactly the needed bytes is enough", "[arguments]") {
-  void const* const workspace = pageunion::test::pretended_address<void>(0);
-  CHECK(detail::check_workspace(workspace, 1000, 1000) == status::ok);
-  CHECK(detail::check_workspace(workspace, 999, 1000) == status::workspace_too_small);
-}
-
-TEST_CASE("a plan must be its rows' and have its arrays", "[arguments]") {
-  pageunion::plan<qsa> good;
-  good.addresses  = pageunion::test::pretended_address<pageunion::page_address>(0);
-  good.masks      = pageunion::test::pretended_address<std::uint32_t>(1);
-  good.num_pages  = pageunion::test::pretended_address<std::int32_t>(2);
-  good.num_groups = 3;
-  good.capacity   = 40;
-  CHECK(detail::check_plan(good, 17) == status::ok);
-  CHECK(detail::check_plan(good, 24) == status::ok);
-  CHECK(detail::check_plan(good, 25) == status::invalid_plan_groups);
-  CHECK(detail::check_plan(good, 16) == status::invalid_plan_groups);
-  CHECK(detail::check_plan(good, -1) == status::invalid_num_rows);
-
-  pageunion::plan<qsa> bad = good;
-  bad.addresses            = nullptr;
-  CHECK(detail::check_plan(bad, 20) == status::null_plan);
-  bad       = good;
-  bad.masks = nullptr;
-  CHECK(detail::check_plan(bad, 20) == status::null_plan);
-  bad           = good;
-  bad.num_pages = nullptr;
-  CHECK(detail::check_plan(bad, 20) == status::null_plan);
-  bad          = good;
-  bad.capacity = 42;
-  CHECK(detail::check_plan(bad, 20) == status::invalid_plan_capacity);
-  bad          = good;
-  bad.capacity = -4;
-  CHECK(detail::check_plan(bad, 20) == status::invalid_plan_capacity);
-  bad = good;
-  pageunion::test::move_bytes(bad.masks, 4);
-  CHECK(detail::check_plan(bad, 20) == status::misaligned_plan);
-  // An empty plan has no arrays.
-  CHECK(detail::check_plan(pageunion::plan<qsa>{}, 0) == status::ok);
 }
 
 TEST_CASE("a plan that no address space holds is refused", "[arguments]") {

@@ -5,25 +5,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "support/bad_arguments.hpp"
 #include "support/catch.hpp"
 #include "support/policies.hpp"
 
+using namespace pageunion::test;
 using pageunion::can_prefill;
 using pageunion::prefill_args;
 using pageunion::qsa_policy;
 using pageunion::route;
 using pageunion::status;
 using pageunion::workspace_bytes;
-using pageunion::test::bad_argument;
-using pageunion::test::call_arguments;
-using pageunion::test::every_row_policy;
-using pageunion::test::good_arguments;
-using pageunion::test::most_partitions;
-using pageunion::test::policy_tuning;
-using pageunion::test::short_partition_policy;
 
 namespace {
 
@@ -36,19 +29,6 @@ std::size_t required_bytes(prefill_args const& args) {
   std::size_t bytes = 0;
   REQUIRE(text(workspace_bytes<Policy, policy_tuning>(args, bytes)) == "ok");
   return bytes;
-}
-
-//! A good call of QSA's widths.
-call_arguments qsa_call() {
-  call_arguments call                   = good_arguments();
-  call.selected.tokens.width            = 2051;
-  call.selected.tokens.row_stride       = 2051;
-  call.selected.tokens.max_pages        = 513;
-  call.operands.q.num_heads             = 6;
-  call.operands.cache.num_kv_heads      = 1;
-  call.operands.cache.blocks.width      = 4096;
-  call.operands.cache.blocks.row_stride = 4096;
-  return call;
 }
 
 }  // namespace
@@ -70,7 +50,7 @@ TEST_CASE("QSA's workspace has the size that examples/README.md gives", "[entry]
   auto const [rows, megabytes] =
       GENERATE(row_count{512, 9.5}, row_count{1024, 18.9}, row_count{2048, 18.9},
                row_count{4096, 25.4}, row_count{8192, 50.7});
-  call_arguments call = qsa_call();
+  call_arguments call = qsa_arguments();
   call.rows.num_rows  = rows;
   CAPTURE(rows);
   auto const bytes = static_cast<double>(required_bytes<qsa_policy>(args_of(call)));
@@ -79,7 +59,7 @@ TEST_CASE("QSA's workspace has the size that examples/README.md gives", "[entry]
 
 TEMPLATE_TEST_CASE("what a call needs is enough for every call of fewer rows", "[entry]",
                    qsa_policy, short_partition_policy, every_row_policy) {
-  call_arguments call = GENERATE(good_arguments(), qsa_call(), most_partitions(0));
+  call_arguments call = GENERATE(good_arguments(), qsa_arguments(), most_partitions(0));
   auto const wanted   = GENERATE(route::automatic, route::grouped, route::row);
   bool const by_pages = GENERATE(false, true);
   CAPTURE(wanted, by_pages, call.selected.tokens.width);
@@ -106,35 +86,29 @@ TEMPLATE_TEST_CASE("what a call needs is enough for every call of fewer rows", "
 TEST_CASE("workspace_bytes looks at shapes alone, can_prefill at pointers too", "[entry]") {
   auto const wanted       = GENERATE(route::automatic, route::grouped, route::row);
   std::size_t const bytes = required_bytes<qsa_policy>(args_of(good_arguments(), wanted));
-  auto const check        = [&](std::vector<bad_argument> const& all, bool are_pointers) {
-    for (bad_argument const& bad : all) {
-      call_arguments call = good_arguments();
-      bad.spoil(call);
-      CAPTURE(wanted, bad.what);
-      std::size_t found = 77;
-      CHECK(text(workspace_bytes<qsa_policy>(args_of(call, wanted), found)) ==
-                   text(are_pointers ? status::ok : bad.expected));
-      CHECK(found == (are_pointers ? bytes : 77));
-      CHECK(text(can_prefill<qsa_policy>(args_of(call, wanted), call.workspace,
-                                         call.workspace_bytes)) == text(bad.expected));
-    }
-  };
-  check(pageunion::test::bad_pointers(), true);
-  check(pageunion::test::bad_buffers(), true);
-  check(pageunion::test::bad_shapes(), false);
-  check(pageunion::test::bad_strides(), false);
-  check(pageunion::test::bad_values(), false);
+  CAPTURE(wanted);
+  check_answers(bad_arguments(), good_arguments(), [&](call_arguments const& call) {
+    return can_prefill<qsa_policy>(args_of(call, wanted), call.workspace, call.workspace_bytes);
+  });
+  for (bad_argument const& bad : bad_arguments()) {
+    call_arguments call = good_arguments();
+    bad.spoil(call);
+    bool const is_of_shapes =
+        bad.expected >= status::invalid_num_rows && bad.expected <= status::invalid_route;
+    CAPTURE(bad.what);
+    std::size_t found = 77;
+    CHECK(text(workspace_bytes<qsa_policy>(args_of(call, wanted), found)) ==
+          text(is_of_shapes ? bad.expected : status::ok));
+    CHECK(found == (is_of_shapes ? 77 : bytes));
+  }
 }
 
 TEST_CASE("can_prefill lets pass what looks odd and is legal", "[entry]") {
   auto const wanted = GENERATE(route::automatic, route::grouped, route::row);
-  for (bad_argument const& odd : pageunion::test::legal_oddities()) {
-    call_arguments call = good_arguments();
-    odd.spoil(call);
-    CAPTURE(wanted, odd.what);
-    CHECK(text(can_prefill<qsa_policy>(args_of(call, wanted), call.workspace,
-                                       call.workspace_bytes)) == "ok");
-  }
+  CAPTURE(wanted);
+  check_answers(legal_oddities(), good_arguments(), [&](call_arguments const& call) {
+    return can_prefill<qsa_policy>(args_of(call, wanted), call.workspace, call.workspace_bytes);
+  });
 }
 
 TEST_CASE("automatic routing weighs rows and KV heads against SMs and requests", "[entry]") {
@@ -170,7 +144,6 @@ TEST_CASE("rows of more partitions than a grid holds are refused on the row rout
 }
 
 TEST_CASE("a call for another policy's shapes is refused", "[entry]") {
-  using pageunion::test::short_head_policy;
   call_arguments call = good_arguments();
   std::size_t bytes   = 77;
   CHECK(workspace_bytes<short_head_policy>(args_of(call), bytes) == status::invalid_head_dim);

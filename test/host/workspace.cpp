@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "support/bad_arguments.hpp"
 #include "support/catch.hpp"
+#include "support/good_arguments.hpp"
 #include "support/policies.hpp"
 
 using pageunion::plan_shape_of;

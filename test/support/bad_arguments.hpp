@@ -6,118 +6,43 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <pageunion/kv_cache.hpp>
 #include <pageunion/operands.hpp>
 #include <pageunion/plan.hpp>
-#include <pageunion/prefill.hpp>
 #include <pageunion/selection.hpp>
 #include <pageunion/status.hpp>
 
+#include "catch.hpp"
+#include "good_arguments.hpp"
+
 namespace pageunion::test {
 
-//! Everything that a call of the library is given.
-struct call_arguments {
-  batch rows;
-  selection selected;
-  attention_operands operands;
-  plan_report* report         = nullptr;
-  void* workspace             = nullptr;
-  std::size_t workspace_bytes = 0;
-
-  query_view& q() { return operands.q; }
-  kv_cache& cache() { return operands.cache; }
-  block_table& blocks() { return operands.cache.blocks; }
-  output_view& out() { return operands.out; }
-  lse_view& lse() { return operands.lse; }
-  token_table& tokens() { return selected.tokens; }
-  page_table& pages() { return selected.pages; }
-};
-
-//! The same as prefill() takes it.
-inline prefill_args args_of(call_arguments const& call, route wanted = route::automatic) {
-  return {call.rows, call.selected, call.operands, wanted, call.report};
-}
-
-//! An address that nobody may follow; 64 GiB apart, so that no two arrays meet.
-template <class Value>
-Value* pretended_address(int index) {
-  return reinterpret_cast<Value*>((static_cast<std::uintptr_t>(index) + 1) << 36);
-}
-
-//! A call that is right in every respect that the host can know, at QSA's geometry: 20 rows of
-//! 12 heads on 2 KV heads, 3 requests of up to 640 tokens.
-inline call_arguments good_arguments() {
-  call_arguments call;
-  call.rows.num_rows        = 20;
-  call.rows.row_request     = pretended_address<std::int32_t>(0);
-  call.rows.row_position    = pretended_address<std::int64_t>(1);
-  call.rows.sequence_length = pretended_address<std::int32_t>(2);
-
-  call.selected.kind              = selection_kind::tokens;
-  call.selected.tokens.tokens     = pretended_address<std::int32_t>(3);
-  call.selected.tokens.width      = 67;
-  call.selected.tokens.row_stride = 80;
-  call.selected.tokens.counts     = pretended_address<std::int32_t>(4);
-  call.selected.tokens.max_pages  = 17;
-  call.selected.pages.pages       = pretended_address<std::int32_t>(5);
-  call.selected.pages.width       = 16;
-  call.selected.pages.row_stride  = 16;
-
-  kv_cache& cache    = call.operands.cache;
-  cache.k            = pretended_address<__half>(6);
-  cache.v            = pretended_address<__half>(7);
-  cache.num_blocks   = 120;
-  cache.block_tokens = 16;
-  cache.num_kv_heads = 2;
-  cache.k_strides    = contiguous_kv_strides(16, 2, 256);
-  cache.v_strides    = cache.k_strides;
-  cache.blocks       = {pretended_address<std::int32_t>(8), 3, 40, 48};
-
-  query_view& q = call.operands.q;
-  q.data        = pretended_address<__half>(9);
-  q.num_heads   = 12;
-  q.head_dim    = 256;
-  q.head_stride = 256;
-  q.row_stride  = 3072;
-
-  output_view& out = call.operands.out;
-  out.data         = pretended_address<void>(10);
-  out.head_stride  = 256;
-  out.row_stride   = 3072;
-
-  call.operands.lse.data       = pretended_address<float>(11);
-  call.operands.lse.row_stride = 12;
-  call.operands.scale          = 0.0625f;
-
-  call.report          = pretended_address<plan_report>(12);
-  call.workspace       = pretended_address<void>(13);
-  call.workspace_bytes = std::size_t{1} << 30;
-  return call;
-}
-
-//! A good call of rows of 262,144 partitions: row attention can index 8,191 such rows.
-inline call_arguments most_partitions(std::int32_t num_rows) {
-  call_arguments call                   = good_arguments();
-  call.rows.num_rows                    = num_rows;
-  call.selected.tokens.width            = 1 << 26;
-  call.selected.tokens.row_stride       = 1 << 26;
-  call.selected.tokens.max_pages        = 0;
-  call.operands.cache.block_tokens      = 1 << 20;
-  call.operands.cache.blocks.width      = 2000;
-  call.operands.cache.blocks.row_stride = 2000;
-  call.operands.cache.k_strides.block   = std::int64_t{512} << 20;
-  call.operands.cache.v_strides.block   = std::int64_t{512} << 20;
-  return call;
-}
-
-//! One way to spoil a good call.
-struct bad_argument {
+//! One way to spoil a good call, and the answer to it.
+template <class Call>
+struct spoilt_call {
   char const* what;
   status expected;
-  void (*spoil)(call_arguments&);
+  void (*spoil)(Call&);
 };
+using bad_argument = spoilt_call<call_arguments>;
+
+//! Spoils a good call in each of the ways and checks the answers.
+//! @param answer status(Good const&)
+template <class Call, class Good, class Answer>
+void check_answers(std::vector<spoilt_call<Call>> const& ways, Good const& good, Answer answer) {
+  for (spoilt_call<Call> const& bad : ways) {
+    Good call = good;
+    bad.spoil(call);
+    CAPTURE(bad.what);
+    CHECK(std::string(to_string(answer(call))) == to_string(bad.expected));
+  }
+}
+
+//! A stride whose array has more bytes than an int64 counts; a multiple of 8.
+inline constexpr std::int64_t overflowing_stride = std::numeric_limits<std::int64_t>::max() / 8 * 8;
 
 //! The same pointer, some bytes further.
 template <class Value>
@@ -137,28 +62,43 @@ inline page_table& by_pages(call_arguments& c) {
   return c.pages();
 }
 
-inline std::vector<bad_argument> bad_pointers() {
+//! Of what a plan and an attention are both given: the number of rows, and the cache's blocks.
+inline std::vector<bad_argument> bad_blocks() {
   using s    = status;
   using call = call_arguments&;
   return {
-      {"q is null", s::null_q, [](call c) { c.q().data = nullptr; }},
-      {"k is null", s::null_k, [](call c) { c.cache().k = nullptr; }},
-      {"v is null", s::null_v, [](call c) { c.cache().v = nullptr; }},
-      {"out is null", s::null_out, [](call c) { c.out().data = nullptr; }},
+      {"block table is null", s::null_block_table, [](call c) { c.blocks().table = nullptr; }},
+      {"block table is at 2 bytes", s::misaligned_batch,
+       [](call c) { move_bytes(c.blocks().table, 2); }},
+      {"rows are negative", s::invalid_num_rows, [](call c) { c.rows.num_rows = -1; }},
+      {"requests are negative", s::invalid_num_requests,
+       [](call c) { c.blocks().num_requests = -1; }},
+      {"blocks are negative", s::invalid_num_blocks, [](call c) { c.cache().num_blocks = -1; }},
+      {"no tokens in a block", s::invalid_block_tokens, [](call c) { c.cache().block_tokens = 0; }},
+      {"block is no multiple of a page", s::invalid_block_tokens,
+       [](call c) { c.cache().block_tokens = 18; }},
+      {"block table's width is negative", s::invalid_table_width,
+       [](call c) { c.blocks().width = -1; }},
+      {"block table's tokens overflow", s::invalid_table_width,
+       [](call c) { c.blocks().row_stride = c.blocks().width = 1 << 27; }},
+      {"block table's rows overlap", s::invalid_block_table_stride,
+       [](call c) { c.blocks().row_stride = 39; }},
+      {"block table's stride overflows", s::invalid_block_table_stride,
+       [](call c) { c.blocks().row_stride = overflowing_stride; }},
+  };
+}
+
+//! Of what a plan is given besides: the rows, what they chose, and the report.
+inline std::vector<bad_argument> bad_selections() {
+  using s    = status;
+  using call = call_arguments&;
+  return {
       {"tokens are null", s::null_selection, [](call c) { c.tokens().tokens = nullptr; }},
       {"pages are null", s::null_selection, [](call c) { by_pages(c).pages = nullptr; }},
       {"row_request is null", s::null_row_request, [](call c) { c.rows.row_request = nullptr; }},
       {"row_position is null", s::null_row_position, [](call c) { c.rows.row_position = nullptr; }},
       {"sequence_length is null", s::null_sequence_length,
        [](call c) { c.rows.sequence_length = nullptr; }},
-      {"block table is null", s::null_block_table, [](call c) { c.blocks().table = nullptr; }},
-      {"workspace is null", s::null_workspace, [](call c) { c.workspace = nullptr; }},
-
-      {"q is at 8 bytes", s::misaligned_q, [](call c) { move_bytes(c.q().data, 8); }},
-      {"k is at 8 bytes", s::misaligned_k, [](call c) { move_bytes(c.cache().k, 8); }},
-      {"v is at 2 bytes", s::misaligned_v, [](call c) { move_bytes(c.cache().v, 2); }},
-      {"out is at 8 bytes", s::misaligned_out, [](call c) { move_bytes(c.out().data, 8); }},
-      {"lse is at 2 bytes", s::misaligned_lse, [](call c) { move_bytes(c.lse().data, 2); }},
       {"tokens are at 2 bytes", s::misaligned_selection,
        [](call c) { move_bytes(c.tokens().tokens, 2); }},
       {"counts are at 1 byte", s::misaligned_selection,
@@ -171,20 +111,52 @@ inline std::vector<bad_argument> bad_pointers() {
        [](call c) { move_bytes(c.rows.row_position, 4); }},
       {"sequence_length is at 1 byte", s::misaligned_batch,
        [](call c) { move_bytes(c.rows.sequence_length, 1); }},
-      {"block table is at 2 bytes", s::misaligned_batch,
-       [](call c) { move_bytes(c.blocks().table, 2); }},
-      {"workspace is at 128 bytes", s::misaligned_workspace,
-       [](call c) { move_bytes(c.workspace, 128); }},
       {"report is at 4 bytes", s::misaligned_report, [](call c) { move_bytes(c.report, 4); }},
+      {"token table's width is negative", s::invalid_selection_width,
+       [](call c) { c.tokens().width = -1; }},
+      {"page table's width is negative", s::invalid_selection_width,
+       [](call c) { by_pages(c).width = -1; }},
+      {"group's pages overflow", s::invalid_selection_width,
+       [](call c) {
+         by_pages(c);
+         c.pages().row_stride = c.pages().width = std::numeric_limits<std::int32_t>::max();
+         c.cache().block_tokens                 = 1 << 20;
+         c.blocks().width                       = 2000;
+         c.blocks().row_stride                  = 2000;
+       }},
+      {"max_pages is negative", s::invalid_max_pages, [](call c) { c.tokens().max_pages = -1; }},
+      {"token table's rows overlap", s::invalid_selection_stride,
+       [](call c) { c.tokens().row_stride = 66; }},
+      {"token table's stride overflows", s::invalid_selection_stride,
+       [](call c) { c.tokens().row_stride = overflowing_stride; }},
+      {"page table's rows overlap", s::invalid_selection_stride,
+       [](call c) { by_pages(c).row_stride = -16; }},
+      {"counts are one", s::invalid_count_stride, [](call c) { c.tokens().count_stride = 0; }},
+      {"count stride overflows", s::invalid_count_stride,
+       [](call c) { c.tokens().count_stride = overflowing_stride; }},
+      {"no kind of selection", s::invalid_selection_kind,
+       [](call c) { c.selected.kind = static_cast<selection_kind>(2); }},
+      {"report lies in row_position", s::overlapping_report,
+       [](call c) { c.report = alias<plan_report>(c.rows.row_position + 19); }},
+      {"report ends in the block table", s::overlapping_report,
+       [](call c) { c.report = alias<plan_report>(c.blocks().table + 2) - 1; }},
   };
 }
 
-inline std::vector<bad_argument> bad_shapes() {
-  using s                = status;
-  using call             = call_arguments&;
-  constexpr auto largest = std::numeric_limits<std::int32_t>::max();
+//! Of what an attention is given besides.
+inline std::vector<bad_argument> bad_operands() {
+  using s    = status;
+  using call = call_arguments&;
   return {
-      {"rows are negative", s::invalid_num_rows, [](call c) { c.rows.num_rows = -1; }},
+      {"q is null", s::null_q, [](call c) { c.q().data = nullptr; }},
+      {"k is null", s::null_k, [](call c) { c.cache().k = nullptr; }},
+      {"v is null", s::null_v, [](call c) { c.cache().v = nullptr; }},
+      {"out is null", s::null_out, [](call c) { c.out().data = nullptr; }},
+      {"q is at 8 bytes", s::misaligned_q, [](call c) { move_bytes(c.q().data, 8); }},
+      {"k is at 8 bytes", s::misaligned_k, [](call c) { move_bytes(c.cache().k, 8); }},
+      {"v is at 2 bytes", s::misaligned_v, [](call c) { move_bytes(c.cache().v, 2); }},
+      {"out is at 8 bytes", s::misaligned_out, [](call c) { move_bytes(c.out().data, 8); }},
+      {"lse is at 2 bytes", s::misaligned_lse, [](call c) { move_bytes(c.lse().data, 2); }},
       {"no heads", s::invalid_num_heads, [](call c) { c.q().num_heads = 0; }},
       {"heads are negative", s::invalid_num_heads, [](call c) { c.q().num_heads = -12; }},
       {"heads do not divide", s::invalid_num_heads, [](call c) { c.q().num_heads = 13; }},
@@ -197,54 +169,24 @@ inline std::vector<bad_argument> bad_shapes() {
        [](call c) { c.cache().num_kv_heads = 65536; }},
       {"6 heads on 2 KV heads", s::invalid_heads_per_kv, [](call c) { c.q().num_heads = 6; }},
       {"head_dim of another policy", s::invalid_head_dim, [](call c) { c.q().head_dim = 128; }},
-      {"requests are negative", s::invalid_num_requests,
-       [](call c) { c.blocks().num_requests = -1; }},
-      {"blocks are negative", s::invalid_num_blocks, [](call c) { c.cache().num_blocks = -1; }},
-      {"no tokens in a block", s::invalid_block_tokens, [](call c) { c.cache().block_tokens = 0; }},
-      {"block is no multiple of a page", s::invalid_block_tokens,
-       [](call c) { c.cache().block_tokens = 18; }},
-      {"block table's width is negative", s::invalid_table_width,
-       [](call c) { c.blocks().width = -1; }},
-      {"block table's tokens overflow", s::invalid_table_width,
-       [](call c) { c.blocks().row_stride = c.blocks().width = 1 << 27; }},
-      {"token table's width is negative", s::invalid_selection_width,
-       [](call c) { c.tokens().width = -1; }},
-      {"page table's width is negative", s::invalid_selection_width,
-       [](call c) { by_pages(c).width = -1; }},
-      {"group's pages overflow", s::invalid_selection_width,
-       [](call c) {
-         by_pages(c);
-         c.pages().row_stride = c.pages().width = largest;
-         c.cache().block_tokens                 = 1 << 20;
-         c.blocks().width                       = 2000;
-         c.blocks().row_stride                  = 2000;
-       }},
-      {"max_pages is negative", s::invalid_max_pages, [](call c) { c.tokens().max_pages = -1; }},
-  };
-}
-
-inline std::vector<bad_argument> bad_strides() {
-  using s            = status;
-  using call         = call_arguments&;
-  constexpr auto far = std::numeric_limits<std::int64_t>::max() / 8 * 8;
-  return {
       {"q's rows are 4 elements off", s::invalid_q_stride, [](call c) { c.q().row_stride = 3076; }},
       {"q's heads are 4 elements off", s::invalid_q_stride,
        [](call c) { c.q().head_stride = 260; }},
       {"q's stride is negative", s::invalid_q_stride, [](call c) { c.q().row_stride = -3072; }},
-      {"q's stride overflows", s::invalid_q_stride, [](call c) { c.q().row_stride = far; }},
+      {"q's stride overflows", s::invalid_q_stride,
+       [](call c) { c.q().row_stride = overflowing_stride; }},
       {"k's token stride is no multiple of 8", s::invalid_k_stride,
        [](call c) { c.cache().k_strides.token = 513; }},
       {"k's block stride is negative", s::invalid_k_stride,
        [](call c) { c.cache().k_strides.block = -8192; }},
       {"k's head stride overflows", s::invalid_k_stride,
-       [](call c) { c.cache().k_strides.head = far; }},
+       [](call c) { c.cache().k_strides.head = overflowing_stride; }},
       {"v's head stride is no multiple of 8", s::invalid_v_stride,
        [](call c) { c.cache().v_strides.head = 4; }},
       {"v's token stride is negative", s::invalid_v_stride,
        [](call c) { c.cache().v_strides.token = -512; }},
       {"v's block stride overflows", s::invalid_v_stride,
-       [](call c) { c.cache().v_strides.block = far / 64; }},
+       [](call c) { c.cache().v_strides.block = overflowing_stride / 64; }},
       {"out's heads overlap", s::invalid_out_stride, [](call c) { c.out().head_stride = 248; }},
       {"out's rows overlap", s::invalid_out_stride, [](call c) { c.out().row_stride = 3064; }},
       {"out's rows are one", s::invalid_out_stride, [](call c) { c.out().row_stride = 0; }},
@@ -255,26 +197,6 @@ inline std::vector<bad_argument> bad_strides() {
       {"lse's rows overlap", s::invalid_lse_stride, [](call c) { c.lse().row_stride = 11; }},
       {"lse's heads are one", s::invalid_lse_stride, [](call c) { c.lse().head_stride = 0; }},
       {"lse's stride is negative", s::invalid_lse_stride, [](call c) { c.lse().row_stride = -12; }},
-      {"block table's rows overlap", s::invalid_block_table_stride,
-       [](call c) { c.blocks().row_stride = 39; }},
-      {"block table's stride overflows", s::invalid_block_table_stride,
-       [](call c) { c.blocks().row_stride = far; }},
-      {"token table's rows overlap", s::invalid_selection_stride,
-       [](call c) { c.tokens().row_stride = 66; }},
-      {"token table's stride overflows", s::invalid_selection_stride,
-       [](call c) { c.tokens().row_stride = far; }},
-      {"page table's rows overlap", s::invalid_selection_stride,
-       [](call c) { by_pages(c).row_stride = -16; }},
-      {"counts are one", s::invalid_count_stride, [](call c) { c.tokens().count_stride = 0; }},
-      {"count stride overflows", s::invalid_count_stride,
-       [](call c) { c.tokens().count_stride = far; }},
-  };
-}
-
-inline std::vector<bad_argument> bad_values() {
-  using s    = status;
-  using call = call_arguments&;
-  return {
       {"scale is NaN", s::invalid_scale,
        [](call c) { c.operands.scale = std::numeric_limits<float>::quiet_NaN(); }},
       {"scale is infinite", s::invalid_scale,
@@ -284,28 +206,24 @@ inline std::vector<bad_argument> bad_values() {
        [](call c) { c.out().type = static_cast<element_type>(2); }},
       {"no base of lse", s::invalid_lse_base,
        [](call c) { c.lse().base = static_cast<log_base>(2); }},
-      {"no kind of selection", s::invalid_selection_kind,
-       [](call c) { c.selected.kind = static_cast<selection_kind>(2); }},
-  };
-}
-
-inline std::vector<bad_argument> bad_buffers() {
-  using s    = status;
-  using call = call_arguments&;
-  return {
-      {"workspace is empty", s::workspace_too_small, [](call c) { c.workspace_bytes = 0; }},
       {"out is q", s::overlapping_out, [](call c) { c.out().data = alias<void>(c.q().data); }},
       {"out ends in k", s::overlapping_out,
        [](call c) { c.out().data = alias<__half>(c.cache().k) - 8; }},
       {"out begins in the last element of v", s::overlapping_out,
        [](call c) { c.out().data = alias<__half>(c.cache().v) + 120 * 16 * 512 - 8; }},
+      {"out is lse", s::overlapping_out, [](call c) { c.out().data = c.lse().data; }},
+  };
+}
+
+//! Of what an attention is given together with selections.
+inline std::vector<bad_argument> bad_overlaps() {
+  using s    = status;
+  using call = call_arguments&;
+  return {
       {"out is the token table", s::overlapping_out,
        [](call c) { c.out().data = alias<void>(c.tokens().tokens); }},
       {"out is the page table", s::overlapping_out,
        [](call c) { c.out().data = alias<void>(by_pages(c).pages); }},
-      {"out is lse", s::overlapping_out, [](call c) { c.out().data = c.lse().data; }},
-      {"out lies in the workspace", s::overlapping_out,
-       [](call c) { c.out().data = alias<char>(c.workspace) + 256; }},
       {"lse lies in row_request", s::overlapping_lse,
        [](call c) { c.lse().data = alias<float>(c.rows.row_request) + 19; }},
       {"lse is row_position", s::overlapping_lse,
@@ -314,10 +232,20 @@ inline std::vector<bad_argument> bad_buffers() {
        [](call c) { c.lse().data = alias<float>(c.rows.sequence_length); }},
       {"lse is the report", s::overlapping_lse,
        [](call c) { c.lse().data = alias<float>(c.report); }},
-      {"report lies in row_position", s::overlapping_report,
-       [](call c) { c.report = alias<plan_report>(c.rows.row_position + 19); }},
-      {"report ends in the block table", s::overlapping_report,
-       [](call c) { c.report = alias<plan_report>(c.blocks().table + 2) - 1; }},
+  };
+}
+
+//! Of the workspace.
+inline std::vector<bad_argument> bad_workspaces() {
+  using s    = status;
+  using call = call_arguments&;
+  return {
+      {"workspace is null", s::null_workspace, [](call c) { c.workspace = nullptr; }},
+      {"workspace is at 128 bytes", s::misaligned_workspace,
+       [](call c) { move_bytes(c.workspace, 128); }},
+      {"workspace is empty", s::workspace_too_small, [](call c) { c.workspace_bytes = 0; }},
+      {"out lies in the workspace", s::overlapping_out,
+       [](call c) { c.out().data = alias<char>(c.workspace) + 256; }},
       {"report lies in the workspace", s::overlapping_report,
        [](call c) { c.report = alias<plan_report>(c.workspace); }},
       {"lse lies in the workspace", s::overlapping_lse,
@@ -339,7 +267,7 @@ inline std::vector<bad_argument> bad_buffers() {
 inline std::vector<bad_argument> bad_arguments() {
   std::vector<bad_argument> all;
   for (auto const& some :
-       {bad_pointers(), bad_shapes(), bad_strides(), bad_values(), bad_buffers()}) {
+       {bad_blocks(), bad_selections(), bad_operands(), bad_overlaps(), bad_workspaces()}) {
     all.insert(all.end(), some.begin(), some.end());
   }
   return all;

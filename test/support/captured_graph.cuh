@@ -5,8 +5,6 @@
 
 #include <cuda_runtime.h>
 
-#include <string>
-
 #include <pageunion/status.hpp>
 
 #include "device_array.cuh"
@@ -64,16 +62,16 @@ class captured_graph {
   status captured_            = status::ok;
 };
 
-//! What a call with arguments that nobody may follow answers under capture, as text. Whatever it enqueued
-//! beside an error runs, and touches them.
+//! What a call with arguments that nobody may follow answers under capture. Whatever it enqueued beside an
+//! error runs, and touches them.
 //! @param enqueue status(cudaStream_t)
 template <class Enqueue>
-std::string captured_answer(Enqueue enqueue) {
+status captured_answer(Enqueue enqueue) {
   captured_graph graph(enqueue);
   if (graph.captured() != status::ok) {
     graph.replay();
   }
-  return to_string(graph.captured());
+  return graph.captured();
 }
 
 }  // namespace pageunion::test

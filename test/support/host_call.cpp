@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "support/host_call.hpp"
-
-#include "support/bad_arguments.hpp"
+//! @file
+//! A call that a file of the C++ compiler makes for one of nvcc, host/entry_points.cu.
+#include "support/good_arguments.hpp"
 
 namespace pageunion::test {
 
