@@ -55,7 +55,7 @@ struct result {
   float* out;
   float* lse;
 };
-result allocate(std::size_t items) {
+result new_result(std::size_t items) {
   return {to_device(std::vector<float>(items * dim, NAN)),
           to_device(std::vector<float>(items, NAN))};
 }
@@ -122,8 +122,8 @@ int main(int argc, char** argv) {
   args.rows                 = {rows, to_device(request), to_device(position), to_device(length)};
   args.selected.pages.pages = to_device(pages);
   args.attention.q.data     = to_device(q);
-  result const partials = allocate(shards * items), merged = allocate(items),
-               unsplit = allocate(items);
+  result const partials = new_result(shards * items), merged = new_result(items),
+               unsplit = new_result(items);
   for (int i = 0; i < shards; ++i)
     attend(args, deal(whole, i, shards),
            {partials.out + i * items * dim, partials.lse + i * items});

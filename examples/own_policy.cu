@@ -25,23 +25,20 @@ constexpr int kv_heads = 2, heads = kv_heads * own_policy::heads_per_kv, dim = o
 constexpr int page_tokens = own_policy::page_tokens, row_elements = heads * dim;
 
 // The output of one call, [rows, heads, dim].
-std::vector<double> attend(pageunion::prefill_args args, pageunion::route route) {
-  std::vector<float> out(std::size_t(args.rows.num_rows) * row_elements, NAN);
-  args.route              = route;
-  args.attention.out.data = to_device(out);
-  std::size_t bytes       = 0;
+std::vector<float> attend(pageunion::prefill_args args, pageunion::route route) {
+  std::size_t const elements = std::size_t(args.rows.num_rows) * row_elements;
+  float* const out           = to_device(std::vector<float>(elements, NAN));
+  args.route                 = route;
+  args.attention.out         = {out, pageunion::element_type::f32, row_elements, dim};
+  std::size_t bytes          = 0;
   require(pageunion::workspace_bytes<own_policy>(args, bytes));
-  void* const workspace = to_device(std::vector<char>(bytes));
-  require(pageunion::prefill<own_policy>(args, workspace, bytes, /*stream=*/nullptr));
-  require(cudaMemcpy(out.data(), args.attention.out.data, out.size() * sizeof(float),
-                     cudaMemcpyDeviceToHost));
-  require(cudaFree(workspace));
-  require(cudaFree(args.attention.out.data));
-  return {out.begin(), out.end()};
+  require(pageunion::prefill<own_policy>(args, allocate(bytes), bytes, /*stream=*/nullptr));
+  return to_host(out, elements);
 }
 
 // Prints how far two results are apart; true if no farther than float and half arithmetic explain.
-bool agree(char const* what, std::vector<float> const& a, std::vector<double> const& b) {
+template <class T>
+bool agree(char const* what, std::vector<float> const& a, std::vector<T> const& b) {
   difference const off = compare(a, b);
   bool const is_right  = off.largest <= 2e-3 && off.relative_l2 <= 5e-4;
   std::printf("%s: relative L2 %.2e, largest %.2e: %s\n", what, off.relative_l2, off.largest,
@@ -77,14 +74,13 @@ int main(int argc, char** argv) {
   pageunion::reference_result expected;
   reference_attention(args.rows, args.selected, args.attention, page_tokens, expected);
 
-  // The same views of device memory, and an output of floats.
+  // The same views of device memory.
   args.rows                 = {rows, to_device(request), to_device(position), to_device(lengths)};
   args.selected.pages.pages = to_device(table);
   args.attention.q.data     = to_device(q);
   args.attention.cache.k    = to_device(k);
   args.attention.cache.v    = to_device(v);
   args.attention.cache.blocks.table = to_device(block_of);
-  args.attention.out                = {nullptr, pageunion::element_type::f32, row_elements, dim};
   auto const grouped                = attend(args, pageunion::route::grouped);
   auto const by_row                 = attend(args, pageunion::route::row);
   bool const is_grouped_right       = agree("grouped against the reference", grouped, expected.out);

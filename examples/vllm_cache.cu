@@ -2,6 +2,7 @@
 // vLLM's tensors as arguments without a copy: its cache [num_blocks, num_kv_heads, block_tokens, 2 *
 // head_dim], K and V side by side in the last axis, and a token table whose last column is the count.
 // Usage: vllm_cache [rows of a request [block_tokens]]
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
