@@ -103,7 +103,8 @@ class row_lister {
     __syncthreads();
     mark();
     __syncthreads();
-    if (begin < tokens_.begin && threadIdx.x == 0) {  // which alone reads the first word
+    // No barrier: thread 0 alone reads the first word, in rank() and in list_window().
+    if (begin < tokens_.begin && threadIdx.x == 0) {
       smem_.words[0] &= ~0u << (tokens_.begin - begin);
     }
     rank();
